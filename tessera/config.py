@@ -1,0 +1,60 @@
+"""Every environment variable that Tessera reads, and its default. Read at each use, so that tests and notebooks can change them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def _flag(name: str) -> bool:
+    return os.environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def default_arch() -> str:
+    """TESSERA_ARCH: what is compiled for where neither a device nor an argument says (gfx1151)."""
+    return os.environ.get("TESSERA_ARCH", "gfx1151")
+
+
+def device() -> str | None:
+    """TESSERA_DEVICE: "hip:0", "sim:gfx1151", …: the device of the whole process."""
+    return os.environ.get("TESSERA_DEVICE") or None
+
+
+def dump_folder() -> Path | None:
+    """TESSERA_DUMP: where each kernel's stages are written."""
+    value = os.environ.get("TESSERA_DUMP")
+    return Path(value) if value else None
+
+
+def debug() -> bool:
+    """TESSERA_DEBUG: verify the IR after every pass."""
+    return _flag("TESSERA_DEBUG")
+
+
+def cache_folder() -> Path | None:
+    """TESSERA_CACHE_DIR: where compiled host code is kept; "" turns the disk cache off."""
+    value = os.environ.get("TESSERA_CACHE_DIR")
+    if value is not None:
+        return Path(value) if value else None
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or str(Path.home() / ".cache")
+    return Path(base) / "tessera"
+
+
+def simulator_check() -> bool:
+    """TESSERA_SIM_CHECK: run the simulator in checking mode."""
+    return _flag("TESSERA_SIM_CHECK")
+
+
+def simulator_threads() -> int:
+    """TESSERA_SIM_THREADS: threads of the simulator; 0 is one a core."""
+    return int(os.environ.get("TESSERA_SIM_THREADS", "0"))
+
+
+def simulator_max_instructions() -> int:
+    """TESSERA_SIM_MAX_INSTRUCTIONS: wave instructions per workgroup after which a launch counts as run away."""
+    return int(os.environ.get("TESSERA_SIM_MAX_INSTRUCTIONS", str(10**10)))
+
+
+def host_features() -> str | None:
+    """TESSERA_HOST_FEATURES: "baseline" holds the simulator's host code to plain x86-64 (or the arch's baseline)."""
+    return os.environ.get("TESSERA_HOST_FEATURES") or None

@@ -1,0 +1,103 @@
+"""The element types: one row each, and nothing about them anywhere else.
+
+A dtype is stored in memory as `bits` bits (bool as one byte) and held in registers as the LLVM type `llvm`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike
+
+NumpyDType: TypeAlias = "np.dtype[np.generic]"
+
+
+class Kind(Enum):
+    """What arithmetic a dtype follows."""
+
+    BOOL = "bool"
+    INT = "int"
+    UINT = "uint"
+    FLOAT = "float"
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type. Compares and hashes by identity of its row; `str()` is the short name that IR texts use."""
+
+    name: str  # NumPy's name, and the attribute of the `tessera` module
+    short: str  # in IR texts: f16, i32
+    kind: Kind
+    bits: int  # in memory
+    llvm: str  # in registers
+    numpy: NumpyDType
+
+    @property
+    def bytes(self) -> int:
+        """Size of one element in memory."""
+        return self.bits // 8
+
+    @property
+    def llvm_memory(self) -> str:
+        """The LLVM type of one element in memory."""
+        return "i8" if self.kind is Kind.BOOL else self.llvm
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        """Signed or unsigned; not bool."""
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in (Kind.INT, Kind.FLOAT)
+
+    def __str__(self) -> str:
+        return self.short
+
+    def __repr__(self) -> str:
+        return f"tessera.{self.name}"
+
+
+def _row(name: str, short: str, kind: Kind, bits: int, llvm: str, scalar: type[np.generic] | None = None) -> DType:
+    return DType(name, short, kind, bits, llvm, np.dtype(scalar if scalar is not None else name))
+
+
+bool_ = _row("bool", "bool", Kind.BOOL, 8, "i1")
+int8 = _row("int8", "i8", Kind.INT, 8, "i8")
+int16 = _row("int16", "i16", Kind.INT, 16, "i16")
+int32 = _row("int32", "i32", Kind.INT, 32, "i32")
+int64 = _row("int64", "i64", Kind.INT, 64, "i64")
+uint8 = _row("uint8", "u8", Kind.UINT, 8, "i8")
+uint16 = _row("uint16", "u16", Kind.UINT, 16, "i16")
+uint32 = _row("uint32", "u32", Kind.UINT, 32, "i32")
+uint64 = _row("uint64", "u64", Kind.UINT, 64, "i64")
+float16 = _row("float16", "f16", Kind.FLOAT, 16, "half")
+bfloat16 = _row("bfloat16", "bf16", Kind.FLOAT, 16, "bfloat", ml_dtypes.bfloat16)
+float32 = _row("float32", "f32", Kind.FLOAT, 32, "float")
+float64 = _row("float64", "f64", Kind.FLOAT, 64, "double")
+
+ALL: tuple[DType, ...] = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64)
+
+_BY_SHORT = {d.short: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL}
+
+
+def parse(short: str) -> DType:
+    """The dtype of an IR text's short name. Raises KeyError for any other word."""
+    return _BY_SHORT[short]
+
+
+def from_numpy(dtype: DTypeLike) -> DType:
+    """The dtype of the same name as NumPy's (byte order must be native). Raises TypeError, listing what exists."""
+    found = _BY_NUMPY.get(np.dtype(dtype))
+    if found is None:
+        raise TypeError(f"Tessera has no dtype for NumPy's {np.dtype(dtype)}; it has {', '.join(d.name for d in ALL)}")
+    return found

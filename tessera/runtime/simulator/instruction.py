@@ -1,0 +1,109 @@
+"""A decoded instruction: what the listing produces and the lifter consumes. No meaning here, only spelling taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+
+class File(Enum):
+    """A register file. VCC, EXEC, M0 and friends are scalar registers with fixed numbers (`SPECIAL`)."""
+
+    SGPR = "s"
+    VGPR = "v"
+    AGPR = "a"
+    TTMP = "ttmp"
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """`count` consecutive 32-bit registers from `first` on."""
+
+    file: File
+    first: int
+    count: int = 1
+
+
+class Named(Enum):
+    """Operands that are neither numbered registers nor numbers. VCC and EXEC are 64 bits wide in wave64 code, else 32."""
+
+    VCC = "vcc"
+    VCC_LO = "vcc_lo"
+    VCC_HI = "vcc_hi"
+    EXEC = "exec"
+    EXEC_LO = "exec_lo"
+    EXEC_HI = "exec_hi"
+    SCC = "src_scc"
+    VCCZ = "src_vccz"
+    EXECZ = "src_execz"
+    M0 = "m0"
+    NULL = "null"  # reads as zero, writes vanish
+    OFF = "off"  # no address register
+    SHARED_BASE = "src_shared_base"
+    SHARED_LIMIT = "src_shared_limit"
+    PRIVATE_BASE = "src_private_base"
+    PRIVATE_LIMIT = "src_private_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant as written. `text` keeps the spelling: "1.0" and "0x3f800000" mean different bits in some operand types, and the
+    instruction's operand width decides (SIMULATOR.md, trap 7). `value` is the number; `literal` whether it took a literal dword."""
+
+    text: str
+    value: int | float
+    literal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name with an offset and a relocation operator: `lds_base@abs32@lo`, `helper@rel32@lo+4`."""
+
+    text: str
+
+
+Base: TypeAlias = "Registers | Named | Number | Symbol"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A source or destination with its modifiers."""
+
+    base: Base
+    neg: bool = False
+    abs: bool = False
+    sext: bool = False
+    half: str = ""  # "l" or "h" of a true16 register
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One machine instruction.
+
+    `mnemonic` has no encoding suffix (`_e32`, `_e64`, `_dpp`, `_sdwa`, `_e64_dpp` go to `suffix`). `modifiers` holds everything after
+    the operands: flags as True (`glc`, `clamp`), numbers as int (`offset`, `row_mask`, `omod` as 2, 4 or 0.5 spelled "mul:2"), lists as
+    tuples (`op_sel`, `quad_perm`), words as str (`dst_sel`). `target` is the pc that a branch goes to. A dual-issue (VOPD) instruction
+    holds its second half in `second`; the first half is this one, under its ordinary mnemonic (`v_dual_add_f32` is `v_add_f32`).
+    `s_waitcnt` operands are decoded by counter: `modifiers = {"vmcnt": 0}`; a counter that isn't waited for is absent.
+    """
+
+    pc: int
+    words: tuple[int, ...]
+    mnemonic: str
+    operands: tuple[Operand, ...] = ()
+    modifiers: Mapping[str, int | str | bool | tuple[int, ...]] = field(default_factory=dict[str, "int | str | bool | tuple[int, ...]"])
+    suffix: str = ""
+    target: int | None = None
+    second: Instruction | None = None
+    text: str = ""
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return 4 * len(self.words)
+
+    @property
+    def next_pc(self) -> int:
+        return self.pc + self.size
