@@ -9,9 +9,10 @@ Types are strings as LLVM spells them: "i32", "<8 x float>", "ptr addrspace(3)".
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -209,13 +210,13 @@ class Module:
         return "\n".join(parts) + "\n"
 
 
-_FOLD = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "and": lambda x, y: x & y,
-    "or": lambda x, y: x | y,
-    "xor": lambda x, y: x ^ y,
+_FOLD: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
 }
 _NEUTRAL_RIGHT = {"add": 0, "sub": 0, "mul": 1, "or": 0, "xor": 0, "shl": 0, "lshr": 0, "ashr": 0, "sdiv": 1, "udiv": 1}
 _NEUTRAL_LEFT = {"add": 0, "mul": 1, "or": 0, "xor": 0}
@@ -271,7 +272,7 @@ class Function:
 
     # The raw forms.
 
-    def name(self) -> str:
+    def _fresh(self) -> str:
         self._names += 1
         return f"%v{self._names}"
 
@@ -291,7 +292,7 @@ class Function:
 
     def phi(self, type_: str) -> Phi:
         """A phi at the present place; it must come before other instructions of the block."""
-        phi = Phi(Value(type_, self.name()))
+        phi = Phi(Value(type_, self._fresh()))
         self._lines.append(phi)
         return phi
 
