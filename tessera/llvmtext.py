@@ -9,7 +9,6 @@ Types are strings as LLVM spells them: "i32", "<8 x float>", "ptr addrspace(3)".
 
 from __future__ import annotations
 
-import operator
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -211,12 +210,12 @@ class Module:
 
 
 _FOLD: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
+    "add": int.__add__,
+    "sub": int.__sub__,
+    "mul": int.__mul__,
+    "and": int.__and__,
+    "or": int.__or__,
+    "xor": int.__xor__,
 }
 _NEUTRAL_RIGHT = {"add": 0, "sub": 0, "mul": 1, "or": 0, "xor": 0, "shl": 0, "lshr": 0, "ashr": 0, "sdiv": 1, "udiv": 1}
 _NEUTRAL_LEFT = {"add": 0, "mul": 1, "or": 0, "xor": 0}
