@@ -147,12 +147,12 @@ class Op:
     location: Location | None
 
     def __init_subclass__(cls, *, name: str = "", traits: Trait = Trait.NONE) -> None:
-        if not name:  # an intermediate base
+        dataclass(eq=False)(cls)
+        if not name:  # an intermediate base: it only lends its fields
             return
         if name in OPS:
             raise TypeError(f"op {name!r} is defined twice: {OPS[name]} and {cls}")
         cls.name, cls.traits = name, traits
-        dataclass(eq=False)(cls)
         OPS[name] = cls
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import cast
 
 import numpy as np
 
@@ -35,6 +36,6 @@ def run_kernel(kernel: Kernel, grid: tuple[int, int, int], args: Sequence[object
     """Run every program of the grid, in order; arrays are written in place. Scalars are converted to their parameter's dtype."""
     values: list[NDArray] = []
     for param, arg in zip(kernel.params, args, strict=True):
-        values.append(arg if isinstance(param.type, ArrayType) and isinstance(arg, np.ndarray) else np.asarray(arg, param.tile.dtype.numpy))
+        values.append(cast("NDArray", arg) if isinstance(param.type, ArrayType) else np.asarray(arg, param.tile.dtype.numpy))
     for z, y, x in product(range(grid[2]), range(grid[1]), range(grid[0])):
         _Program((x, y, z), grid).run(kernel.body, values)
