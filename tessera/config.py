@@ -58,3 +58,13 @@ def simulator_max_instructions() -> int:
 def host_features() -> str | None:
     """TESSERA_HOST_FEATURES: "baseline" holds the simulator's host code to plain x86-64 (or the arch's baseline)."""
     return os.environ.get("TESSERA_HOST_FEATURES") or None
+
+
+def objdump() -> str | None:
+    """TESSERA_OBJDUMP: the llvm-objdump that disassembles code objects of other compilers."""
+    return os.environ.get("TESSERA_OBJDUMP") or None
+
+
+def rocm_folder() -> str:
+    """ROCM_PATH: where ROCm is installed (/opt/rocm)."""
+    return os.environ.get("ROCM_PATH") or "/opt/rocm"

@@ -45,12 +45,22 @@ class Named(Enum):
     SHARED_LIMIT = "src_shared_limit"
     PRIVATE_BASE = "src_private_base"
     PRIVATE_LIMIT = "src_private_limit"
+    FLAT_SCRATCH = "flat_scratch"
+    FLAT_SCRATCH_LO = "flat_scratch_lo"
+    FLAT_SCRATCH_HI = "flat_scratch_hi"
+    XNACK_MASK = "xnack_mask"
+    XNACK_MASK_LO = "xnack_mask_lo"
+    XNACK_MASK_HI = "xnack_mask_hi"
+    SCRATCH_BASE_LO = "src_flat_scratch_base_lo"
+    SCRATCH_BASE_HI = "src_flat_scratch_base_hi"
+    LDS_DIRECT = "src_lds_direct"
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
     """A constant as written. `text` keeps the spelling: "1.0" and "0x3f800000" mean different bits in some operand types, and the
-    instruction's operand width decides (SIMULATOR.md, trap 7). `value` is the number; `literal` whether it took a literal dword."""
+    instruction's operand width decides. `value` is the number; `literal` whether it took a literal dword. A symbol that the linker
+    resolved is its literal. `hwreg(…)`, `sendmsg(…)` and `s_delay_alu`'s phrase are Numbers too: `value` is the immediate field."""
 
     text: str
     value: int | float
@@ -59,12 +69,13 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name with an offset and a relocation operator: `lds_base@abs32@lo`, `helper@rel32@lo+4`."""
+    """Anything else that stands in an operand's place: `gpr_idx(SRC0)`, `mrt0`. No instruction of a compute kernel for RDNA has one."""
 
     text: str
 
 
 Base: TypeAlias = "Registers | Named | Number | Symbol"
+Modifiers: TypeAlias = "Mapping[str, int | str | bool | tuple[int, ...]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +93,13 @@ class Operand:
 class Instruction:
     """One machine instruction.
 
-    `mnemonic` has no encoding suffix (`_e32`, `_e64`, `_dpp`, `_sdwa`, `_e64_dpp` go to `suffix`). `modifiers` holds everything after
-    the operands: flags as True (`glc`, `clamp`), numbers as int (`offset`, `row_mask`, `omod` as 2, 4 or 0.5 spelled "mul:2"), lists as
-    tuples (`op_sel`, `quad_perm`), words as str (`dst_sel`). `target` is the pc that a branch goes to. A dual-issue (VOPD) instruction
-    holds its second half in `second`; the first half is this one, under its ordinary mnemonic (`v_dual_add_f32` is `v_add_f32`).
-    `s_waitcnt` operands are decoded by counter: `modifiers = {"vmcnt": 0}`; a counter that isn't waited for is absent.
+    `mnemonic` has no encoding suffix ("_e32", "_e64", "_dpp", "_sdwa", "_e64_dpp" go to `suffix`, with the underscore). `modifiers` holds
+    everything after the operands: flags as True (`glc`, `clamp`), numbers as int (`offset`, `row_mask`, `row_shr`), lists as tuples
+    (`op_sel`, `quad_perm`, `dpp8`), words as str (`dst_sel`), the output modifier as `omod`: "mul:2", "mul:4" or "div:2". `target` is the
+    pc that a branch goes to; it is not among the operands. A dual-issue (VOPD) instruction holds its second half in `second`; the first
+    half is this one, under its ordinary mnemonic (`v_dual_add_f32` is `v_add_f32`), and `v_cndmask_b32` always has its condition operand.
+    Waits are decoded by counter: `s_waitcnt` is `modifiers = {"vmcnt": 0}` without operands, `s_waitcnt_vscnt` has {"vscnt": 0} and
+    `s_wait_loadcnt_dscnt` {"loadcnt": …, "dscnt": …} besides their operands; a counter that isn't waited for is absent.
     """
 
     pc: int
