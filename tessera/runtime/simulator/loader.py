@@ -347,12 +347,9 @@ def _symbol_table(sections: list[Section], table: Section) -> list[Symbol]:
     strings = sections[table.link].data
     found: list[Symbol] = []
     for name, info, _, index, value, size in _SYMBOL.iter_unpack(table.data[: len(table.data) // 24 * 24]):
-        if index in (0xFFF1, 0):
-            section = ""
-        elif index < len(sections):
-            section = sections[index].name
-        else:
+        if index != 0xFFF1 and index >= len(sections):
             raise _damaged(f"a symbol is in section {index}, which doesn't exist")
+        section = "" if index in (0, 0xFFF1) else sections[int(index)].name
         found.append(Symbol(_string(strings, name, "a symbol"), value, size, _KINDS.get(info & 15, "other"), section, info >> 4 != 0))
     return found
 
@@ -429,10 +426,9 @@ def _metadata(data: bytes, headers: list[tuple[int, ...]]) -> Mapping[str, Any]:
 def _unpack_metadata(desc: bytes) -> Mapping[str, Any]:
     import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
-    unpack: Any = msgpack.unpackb  # pyright: ignore[reportUnknownMemberType]
-
+    unpack = cast("Any", msgpack.unpackb)  # pyright: ignore[reportUnknownMemberType]
     try:
-        value: Any = unpack(desc, raw=False, strict_map_key=False)
+        value: object = unpack(desc, raw=False, strict_map_key=False)
     except Exception as error:  # msgpack's exceptions have no common base
         raise _damaged(f"its metadata is not MessagePack ({error})") from None
     return _mapping(value, "the metadata")
