@@ -68,3 +68,13 @@ def objdump() -> str | None:
 def rocm_folder() -> str:
     """ROCM_PATH: where ROCm is installed (/opt/rocm)."""
     return os.environ.get("ROCM_PATH") or "/opt/rocm"
+
+
+def hsa_override() -> str | None:
+    """HSA_OVERRIDE_GFX_VERSION ("11.0.0"): ROCm takes the device for another arch."""
+    return os.environ.get("HSA_OVERRIDE_GFX_VERSION") or None
+
+
+def hsa_dxg_detection() -> bool:
+    """HSA_ENABLE_DXG_DETECTION: ROCm looks for the GPU of the Windows host under WSL."""
+    return _flag("HSA_ENABLE_DXG_DETECTION")

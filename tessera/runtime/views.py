@@ -51,7 +51,7 @@ class ArrayView:
         return self.address + low, high - low + self.dtype.bytes
 
     def to_numpy(self) -> npt.NDArray[Any]:
-        """The same elements as a NumPy array, without a copy. Host arrays only."""
+        """The same elements as a NumPy array, without a copy. Its elements may be touched for host arrays only."""
         owner: Any = self.owner
         if isinstance(owner, np.ndarray):
             return cast("npt.NDArray[Any]", owner)
@@ -194,7 +194,7 @@ def _of_dlpack(value: Any) -> ArrayView:
         raise LaunchError(f"Tessera has no dtype for DLPack's code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes")
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     size = found[0].bytes
-    strides = tuple(tensor.strides[axis] * size for axis in range(tensor.ndim)) if tensor.strides else _packed(shape, size)
+    strides = tuple(tensor.strides[axis] * size for axis in range(tensor.ndim)) if tensor.strides else packed_strides(shape, size)
     return ArrayView(found[0], shape, strides, (tensor.data or 0) + tensor.byte_offset, writable, device, (value, capsule))
 
 
@@ -203,11 +203,12 @@ def _of_device_interface(value: object) -> ArrayView:
     dtype = _dtype(np.dtype(interface["typestr"]))
     shape = tuple(interface["shape"])
     address, read_only = interface["data"]
-    strides = interface.get("strides") or _packed(shape, dtype.bytes)
+    strides = interface.get("strides") or packed_strides(shape, dtype.bytes)
     return ArrayView(dtype, shape, tuple(strides), address or 0, not read_only, "hip:0", value)
 
 
-def _packed(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+def packed_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Strides in bytes of an array in C order without gaps; `size` is the element's, in bytes."""
     strides: list[int] = []
     for extent in reversed(shape):
         strides.append(size)
