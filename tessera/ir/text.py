@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from itertools import count
 from typing import Any, cast
 
 from .. import dtypes
@@ -38,11 +39,12 @@ def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
     names: dict[Value, str] = {}
     taken: set[str] = set()
     layouts: dict[str, str] = {}
+    numbers = count()
 
     def define(value: Value) -> str:
         name = value.name
         if not name or name in taken:
-            name = str(len(names))
+            name = str(next(numbers))
         while name in taken:
             name += "_"
         taken.add(name)
