@@ -113,7 +113,7 @@ def _parse(line: str, pc: int, words: tuple[int, ...], text: str) -> Instruction
             if base.text.startswith(("hwreg(", "sendmsg(")):
                 code = words[0] & 0xFF if mnemonic.startswith("s_sendmsg_rtn") else immediate
                 operands[index] = Operand(Number(base.text, code))
-            elif literal is not None:
+            elif literal is not None and ("@" in base.text or base.text.startswith(".L")):
                 operands[index] = Operand(Number(hex(literal), literal, True), operand.neg, operand.abs, operand.sext)
 
     if mnemonic.startswith(_SCALAR_MEMORY) and operands and operands[-1].base is Named.NULL:
@@ -172,6 +172,8 @@ def _operand(token: str) -> Operand:
         absolute, token = True, token[4:-1]
     if token.startswith("sext("):
         sext, token = True, token[5:-1]
+    if token.startswith(("lit(", "lit64(")):  # a literal where an inline constant would do
+        token = token[token.index("(") + 1 : -1]
     if match := _REGISTER.fullmatch(token):
         file, single, first, last, half = match.groups()
         start = int(single or first)
