@@ -22,8 +22,7 @@ PADS = [(), RDNA, ((0, 16),), ((2, 4),), ((0, 8), (1, 8)), ((1, 4), (2, -4))]
 
 
 def addresses(lds: LdsLayout) -> np.ndarray:
-    points = np.indices(lds.shape) if lds.shape else np.zeros((0,), int)
-    return np.asarray(lds.address(list(points)))
+    return np.asarray(lds.address(list(np.indices(lds.shape))))
 
 
 def brute_conflicts(lds: LdsLayout, layout: Layout, banks: int) -> int:
@@ -47,7 +46,7 @@ def test_the_rule_of_rdna() -> None:
 
 
 @law
-@given(st.sampled_from([(8, 16), (2, 4, 8), (4, 12), (16,), (3, 8), ()]), st.sampled_from([1, 2, 4, 8]), st.sampled_from(PADS), st.data())
+@given(st.sampled_from([(8, 16), (2, 4, 8), (4, 12), (16,), (3, 8)]), st.sampled_from([1, 2, 4, 8]), st.sampled_from(PADS), st.data())
 def test_elements_do_not_overlap(shape: tuple[int, ...], size: int, pads: ld.Pads, data: st.DataObject) -> None:
     order = tuple(data.draw(st.permutations(range(len(shape)))))
     if any(step % size for _, step in pads) or (pads and any(lo.odd_part(shape[a]) > 1 for a in order[1:-1])):

@@ -37,7 +37,7 @@ Pads = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class LdsLayout:
-    """A tile of `shape` in LDS. `order` lists the axes, fastest first; `element_bytes` is 1, 2, 4 or 8; pads are (shift, bytes).
+    """A tile of `shape` (rank 1 or more) in LDS. `order` lists the axes, fastest first; `element_bytes` is 1, 2, 4 or 8; pads are (shift, bytes).
 
     Raises ValueError where the pads wouldn't distribute over the bits of a coordinate, misalign elements, or would make rows overlap.
     """
@@ -48,7 +48,7 @@ class LdsLayout:
     pads: Pads = ()
 
     def __post_init__(self) -> None:
-        if sorted(self.order) != list(range(len(self.shape))):
+        if not self.shape or sorted(self.order) != list(range(len(self.shape))):
             raise ValueError(f"{self.order} is not an order of the axes of {self.shape}")
         if self.pads and any(odd_part(self.shape[a]) > 1 for a in self.order[1:-1]):
             raise ValueError(f"rows of a tile of shape {self.shape} in the order {self.order} can't be padded")
@@ -62,7 +62,7 @@ class LdsLayout:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row without padding."""
-        return (self.shape[self.order[0]] if self.order else 1) * self.element_bytes
+        return self.shape[self.order[0]] * self.element_bytes
 
     @property
     def rows(self) -> int:
@@ -83,8 +83,6 @@ class LdsLayout:
 
     def address(self, point: Sequence[_N]) -> _N:
         """The byte offset of an element from the tile's first byte; coordinates are all ints or all NumPy arrays."""
-        if not self.order:
-            return sum(point)
         row = point[self.order[0]] * 0
         for axis, scale in zip(self.order[1:], self._row_scales, strict=True):
             row = row + point[axis] * scale
