@@ -141,14 +141,16 @@ def compile_host(text: str, *, optimize: int = 0, codegen: int = 1) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def load_host(code: bytes, symbols: dict[str, int] | None = None) -> HostCode:
-    """Load an object of `compile_host` into the process; `symbols` are the addresses of what it calls."""
+def load_host(code: bytes | list[bytes], symbols: dict[str, int] | None = None) -> HostCode:
+    """Load an object of `compile_host`, or several that may call each other, into the process; `symbols` are the addresses of what
+    they call besides."""
     llvm = _binding()
     for name, address in (symbols or {}).items():
         llvm.add_symbol(name, address)
     with _lock:
         engine = llvm.create_mcjit_compiler(parse(f'target triple = "{host().triple}"\n'), _host_machine(1))
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        for each in [code] if isinstance(code, bytes) else code:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(each))
         engine.finalize_object()
     return HostCode(engine)
 
