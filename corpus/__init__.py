@@ -1,0 +1,1 @@
+"""Kernels that tests and benchmarks share."""
