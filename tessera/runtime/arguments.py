@@ -305,8 +305,13 @@ def _numpy_dtype(value: object) -> NumpyDType | None:
     return cast(Any, value).dtype if isinstance(value, np.generic) else None
 
 
+def _is_numpy(value: object, dtype: NumpyDType) -> bool:
+    """Whether a value is a NumPy scalar of this dtype. (NumPy takes None for float64 in a comparison of dtypes.)"""
+    return isinstance(value, np.generic) and cast(Any, value).dtype == dtype
+
+
 def _check_bool(value: object) -> tuple[int, Scalar]:
-    if isinstance(value, bool) or _numpy_dtype(value) == dtypes.bool_.numpy:
+    if isinstance(value, bool) or _is_numpy(value, dtypes.bool_.numpy):
         return int(cast(Any, value)), np.bool_(cast(Any, value))
     raise _Refused(f"a bool is needed, not {_named(value)}")
 
@@ -339,7 +344,7 @@ def _int_check(p: ScalarParameter) -> ScalarCheck:
             if not low <= value <= high:
                 raise _Refused(f"{value} does not fit {p.dtype.name} ({low} … {high})")
             return value, value if weak else scalar_type(value)
-        if not weak and _numpy_dtype(value) == numpy_dtype:
+        if not weak and _is_numpy(value, numpy_dtype):
             return int(cast(Any, value)), cast(Any, value)
         raise _strong_mismatch(p, value)
 
@@ -367,7 +372,7 @@ def _float_check(p: ScalarParameter) -> ScalarCheck:
             if np.isinf(scalar) and not np.isinf(number):
                 raise _Refused(f"{value} does not fit {p.dtype.name} (at most {top:g} in magnitude)")
             return packed, scalar
-        if not weak and _numpy_dtype(value) == numpy_dtype:
+        if not weak and _is_numpy(value, numpy_dtype):
             return word(value)
         raise _strong_mismatch(p, value)
 

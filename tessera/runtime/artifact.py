@@ -318,5 +318,5 @@ def _decode(data: bytes, source: str) -> Artifact:
             if f.name != "parameters" and not _has_type(content[f.name], str(f.type)):
                 raise ValueError(f"{f.name} is not of type {f.type}")
         return Artifact(**content)
-    except (ValueError, TypeError, KeyError, RecursionError, _msgpack.UnpackException) as error:
+    except (ArtifactError, ValueError, TypeError, KeyError, RecursionError, _msgpack.UnpackException) as error:
         raise ArtifactError(f"{source} has a valid hash, but not the contents of an artifact: {error}") from error
