@@ -1,0 +1,86 @@
+"""Matrix instructions and the scheduling fence.
+
+A matrix op's operands are wide register vectors made of fragments. Each fragment is cut out of its vector, the instruction is called for
+every fragment of the accumulator and every step along K, and the accumulators are put together again. Cutting and joining are vector
+shuffles of whole registers, which cost nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+
+from ....llvmtext import Value, const, lanes, null
+from ..anchors import cut
+from ..layout import Layout
+from ..matrix import instruction
+from ..ops import ScheduleFence, Wmma
+from .context import Context, lowers
+
+
+@cache
+def fragments(layout: Layout, fragment: Layout) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The fragments that a wave holds, by the coordinate of their first element: the tile's register for each register of a whole fragment.
+
+    Registers beyond a tile that is smaller than a fragment are -1.
+    """
+    index = {point: register for register, point in enumerate(layout.register_offsets)}
+    part = cut(fragment, layout.shape)
+    inside = set(part.registers)
+    corners = {point for point in index if all(point[axis] & step == 0 for axis, step in inside)}
+    return {
+        corner: tuple(index.get(tuple(c + o for c, o in zip(corner, offset, strict=True)), -1) for offset in fragment.register_offsets)
+        for corner in sorted(corners)
+    }
+
+
+@cache
+def _repeated(layout: Layout, fragment: Layout) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """As `fragments`, registers beyond a small tile holding copies of those within: rows or columns that are there several times."""
+    part = cut(fragment, layout.shape)
+    copies = [tuple(at % extent for at, extent in zip(offset, part.shape, strict=True)) for offset in fragment.register_offsets]
+    index = {point: register for register, point in enumerate(layout.register_offsets)}
+    return {
+        corner: tuple(index[tuple(c + o for c, o in zip(corner, offset, strict=True))] for offset in copies)
+        for corner in fragments(layout, fragment)
+    }
+
+
+def _cut(cx: Context, whole: Value, registers: tuple[int, ...]) -> Value:
+    """A fragment's registers; zero for those that are -1."""
+    if min(registers) >= 0:
+        return cx.f.shuffle(whole, None, registers)
+    size = lanes(whole.type)
+    return cx.f.shuffle(whole, null(whole.type), [r if r >= 0 else size for r in registers])
+
+
+@lowers(Wmma)
+def wmma(cx: Context, op: Wmma) -> None:
+    """Fragments of B, then of A, then the instructions, for each step along K: B's registers are shared by all rows of A."""
+    row = instruction(cx.arch, op.instruction, op.a.tile.dtype, op.b.tile.dtype)
+    a, b, acc = cx.get(op.a), cx.get(op.b), cx.get(op.acc)
+    of_a, of_b = fragments(op.a.layout, row.a_layout), fragments(op.b.layout, row.b_layout)
+    places = _repeated(op.acc.layout, row.acc_layout)
+    totals = {corner: _cut(cx, acc, registers) for corner, registers in places.items()}
+    for k in sorted({corner[1] for corner in of_a}):
+        columns = {n: _cut(cx, b, registers) for (at, n), registers in of_b.items() if at == k}
+        rows = {m: _cut(cx, a, registers) for (m, at), registers in of_a.items() if at == k}
+        for m, n in product(rows, columns):
+            totals[m, n] = row.emit(cx.f, rows[m], columns[n], totals[m, n])
+    cx.set(op.result, _join(cx, [(places[corner], totals[corner]) for corner in places], lanes(acc.type)))
+
+
+def _join(cx: Context, parts: list[tuple[tuple[int, ...], Value]], size: int) -> Value:
+    """A tile from its fragments: neighbours are concatenated, pair by pair, and the registers put in order at the end."""
+    order = [register for registers, _ in parts for register in registers]
+    values = [value for _, value in parts]
+    while len(values) > 1:
+        width = lanes(values[0].type)
+        pairs = [cx.f.shuffle(x, y, range(2 * width)) for x, y in zip(values[::2], values[1::2], strict=False)]
+        values = pairs if len(values) % 2 == 0 else [*pairs, cx.f.shuffle(values[-1], None, [*range(width), *[-1] * width])]
+    return cx.f.shuffle(values[0], None, [order.index(register) for register in range(size)])
+
+
+@lowers(ScheduleFence)
+def schedule_fence(cx: Context, op: ScheduleFence) -> None:
+    cx.f.call("llvm.amdgcn.sched.barrier", "void", [const("i32", 0)])
