@@ -37,7 +37,8 @@ Pads = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class LdsLayout:
-    """A tile of `shape` (rank 1 or more) in LDS. `order` lists the axes, fastest first; `element_bytes` is 1, 2, 4 or 8; pads are (shift, bytes).
+    """A tile of `shape` (rank 1 or more) in LDS. `order` lists the axes, fastest first; an element has 1, 2, 4 or 8 bytes; pads are
+    (shift, bytes).
 
     Raises ValueError where the pads wouldn't distribute over the bits of a coordinate, misalign elements, or would make rows overlap.
     """
