@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+_FOLDERS = ("/usr/lib/llvm-22/bin", "/opt/homebrew/opt/llvm@22/bin", "/opt/homebrew/opt/lld@22/bin")
 RELEASE = "22"  # llvmlite's LLVM release: other releases spell and lay out things differently
 
 
 def find(name: str) -> str | None:
     """The path of a tool of our LLVM release (`ld.lld`, `llvm-objdump`, `llvm-mc`, `clang`, …), or None."""
-    return shutil.which(f"{name}-{RELEASE}") or shutil.which(name, path=f"/usr/lib/llvm-{RELEASE}/bin")
+    return shutil.which(f"{name}-{RELEASE}") or shutil.which(name, path=os.pathsep.join(_FOLDERS))
 
 
 def need(name: str) -> str:

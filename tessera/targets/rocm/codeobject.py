@@ -80,11 +80,12 @@ def link(obj: bytes) -> bytes:
     if source.kind != elf.ET_REL:
         raise CompilerBug("cannot link: LLVM's object is not relocatable")
     note, rodata, text, extras = _collect(source)
-    exported = _by_bucket([s for s in source.symbols if not s.is_local and s.other & 3 != elf.STV_HIDDEN and s.section != elf.SHN_UNDEF])
-    names = [symbol.name for symbol in exported]
+    exported = [s for s in source.symbols if not s.is_local and s.other & 3 != elf.STV_HIDDEN and s.section != elf.SHN_UNDEF]
     dynstr = _Strings()
-    for name in names:
-        dynstr.add(name)
+    for symbol in exported:
+        dynstr.add(symbol.name)
+    exported = _by_bucket(exported)
+    names = [symbol.name for symbol in exported]
 
     dynsym = _Output(".dynsym", elf.SHT_DYNSYM, elf.SHF_ALLOC, bytearray(elf.SYM.size * (1 + len(exported))), 8, ".dynstr", 1, elf.SYM.size)
     gnu_hash = _Output(".gnu.hash", elf.SHT_GNU_HASH, elf.SHF_ALLOC, _gnu_hash_table(names), 8, ".dynsym")
