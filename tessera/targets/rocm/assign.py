@@ -13,8 +13,8 @@ likes where the load becomes a dot operand), stores, and then whatever is left. 
 - never through a dot's operands, which are converted.
 
 *Rewriting* goes through the kernel in order and lets each op ask for its operands in the layouts that it works in. What is cheap to make
-again (constants, splats, aranges and arithmetic on them: masks and index tiles), and what only views another tile (broadcasts, reshapes,
-transposes), is made in the layout asked for. Everything else is converted, in front of the outermost loop around the use at which it is
+again (constants, splats, aranges and arithmetic on them: masks and index tiles) and broadcasts, whose operand is smaller, are made in the
+layout asked for. Everything else is converted, in front of the outermost loop around the use at which it is
 available, once per layout.
 """
 
@@ -328,7 +328,7 @@ class _Rewriter:
     def _op(self, op: Op) -> None:
         plan = self.plan
         match op:
-            case _ if op.results and is_tile(op.results[0]) and (op.results[0] in plan.cheap or isinstance(op, _VIEWS)):
+            case _ if self._is_lazy(op):
                 self.dropped.add(op)  # made where and as it is wanted
             case Dot():
                 self._dot(op)
@@ -343,9 +343,11 @@ class _Rewriter:
                 self._use(op, {op.source: held})
                 if is_tile(op.result):
                     op.result.layout = layouts.slice_axis(held, op.axis)
-            case Reshape():  # to a scalar
-                if is_tile(op.source):
-                    self._use(op, {op.source: self._held(op.source)})
+            case Reshape() | Transpose() if is_tile(op.source):
+                held = self._held(op.source)
+                self._use(op, {op.source: held})
+                if is_tile(op.result):
+                    op.result.layout = self._moved(op, held)
             case For():
                 wanted = self._carry(op.results, op.body.params[1:])
                 op.init = self._all(op.init, wanted, op)
@@ -366,6 +368,20 @@ class _Rewriter:
             case _:
                 if any(is_tile(v) for v in (*op.results, *op.operands)) and not op.has(Trait.TERMINATOR):
                     raise CompilerBug(f"layout assignment doesn't know {op.name}")
+
+    def _is_lazy(self, op: Op) -> bool:
+        return isinstance(op, Broadcast) or (len(op.results) == 1 and op.results[0] in self.plan.cheap)
+
+    def _moved(self, op: Reshape | Transpose, held: Layout) -> Layout:
+        found = result_layout(op, held)
+        if found is None:
+            raise self._unsplittable(op, op.source)
+        return found
+
+    @staticmethod
+    def _unsplittable(op: Op, source: Value) -> KernelValueError:
+        shapes = f"{source.tile.shape} to {op.results[0].tile.shape}"
+        return KernelValueError(f"reshape of {shapes}: extents that aren't powers of two can't be split or merged", op.location)
 
     def _held(self, value: Value) -> Layout:
         """The layout that a value really has; for what is made as wanted, the one planned."""
@@ -415,7 +431,7 @@ class _Rewriter:
 
     def _want(self, value: Value, wanted: Layout, user: Op) -> Value:
         op = self.plan.producer.get(value)
-        if op is not None and (value in self.plan.cheap or isinstance(op, _VIEWS)):
+        if op is not None and self._is_lazy(op):
             return self._make(op, wanted)
         value = self.replaced.get(value, value)
         if value.layout == wanted:
@@ -443,10 +459,7 @@ class _Rewriter:
             return source
         layout = operand_layout(op, wanted, source)
         if layout is None:
-            raise KernelValueError(
-                f"reshape of {source.tile.shape} to {op.results[0].tile.shape}: extents that aren't powers of two can't be split or merged",
-                op.location,
-            )
+            raise self._unsplittable(op, source)
         return self._want(source, layout, op)
 
     def _convert(self, value: Value, wanted: Layout, user: Op) -> Value:
