@@ -83,11 +83,12 @@ class HipExecutor:
         mirrors = _mirrors(request)
         with hip_api.on_device(request.device.index):
             function = _function(request, about)
+            timer = _Timer(request.device.index, stream, about)
             try:
                 addresses = _copy_in(request, mirrors, about)
-                timer = _Timer(request.device.index, stream, about)
+                timer.record()
                 _launch(function, request, request.arguments.relocated(addresses), stream, about)
-                timer.stop()
+                timer.record()
                 notes = (override_note(),) if override_note() else ()
                 if not mirrors:
                     return LaunchResult(request, self.name, timer=timer.seconds, notes=notes)
@@ -96,6 +97,9 @@ class HipExecutor:
                     if mirror.written:
                         hip_api.copy(mirror.start, mirror.device_start, mirror.size, "hipMemcpyDeviceToHost", about)
                 return LaunchResult(request, self.name, seconds=seconds, notes=notes)
+            except BaseException:
+                timer.discard()
+                raise
             finally:
                 for mirror in mirrors:
                     if mirror.memory is not None:
@@ -103,26 +107,32 @@ class HipExecutor:
 
 
 class _Timer:
-    """Two events around a kernel on its stream."""
+    """Two events around a kernel on its stream. They are destroyed by `seconds`, or by `discard` where it won't be called."""
 
     def __init__(self, device: int, stream: Any, about: str) -> None:
         self._device, self._stream, self._about = device, stream, about
-        self._start = hip_api.call("hipEventCreate", about=about)
-        self._stop = hip_api.call("hipEventCreate", about=about)
-        hip_api.call("hipEventRecord", self._start, stream, about=about)
+        self._events: list[Any] = []
 
-    def stop(self) -> None:
-        hip_api.call("hipEventRecord", self._stop, self._stream, about=self._about)
+    def record(self) -> None:
+        """Take the time at this point of the stream."""
+        event = hip_api.call("hipEventCreate", about=self._about)
+        self._events.append(event)
+        hip_api.call("hipEventRecord", event, self._stream, about=self._about)
 
     def seconds(self) -> float:
-        """Wait for the kernel and return how long it ran. To be called once: it destroys the events."""
+        """Wait for the kernel and return how long it ran. To be called once."""
         with hip_api.on_device(self._device):
             try:
-                hip_api.call("hipEventSynchronize", self._stop, about=self._about)
-                return float(hip_api.call("hipEventElapsedTime", self._start, self._stop, about=self._about)) / 1e3
+                start, stop = self._events
+                hip_api.call("hipEventSynchronize", stop, about=self._about)
+                return float(hip_api.call("hipEventElapsedTime", start, stop, about=self._about)) / 1e3
             finally:
-                for event in (self._start, self._stop):
-                    hip_api.call("hipEventDestroy", event, about=self._about)
+                self.discard()
+
+    def discard(self) -> None:
+        """Destroy the events."""
+        while self._events:
+            hip_api.call("hipEventDestroy", self._events.pop(), about=self._about)
 
 
 def _function(request: LaunchRequest, about: str) -> Any:
