@@ -89,7 +89,9 @@ def _parse(line: str, pc: int, words: tuple[int, ...], text: str) -> Instruction
     elif "/*" in rest:  # registers past v255: "v0 /*v256*/"
         rest = _HIGH_VGPRS.sub(r"\2\1", rest)
 
-    literal = words[-1] if len(words) > base_words(words[0]) and mnemonic[:2] in ("v_", "s_") and "dpp" not in suffix else None
+    literal = None
+    if len(words) > (fixed := base_words(words[0])) and mnemonic[:2] in ("v_", "s_") and "dpp" not in suffix:
+        literal = sum(word << 32 * i for i, word in enumerate(words[fixed:]))  # two words on gfx125x
     operands: list[Operand] = []
     modifiers: dict[str, int | str | bool | tuple[int, ...]] = {}
     for comma, token in _TOKEN.findall(rest):
@@ -122,7 +124,19 @@ def _parse(line: str, pc: int, words: tuple[int, ...], text: str) -> Instruction
         operands.append(Operand(Named.VCC_LO))  # implied in dual-issue instructions, which exist on wave32 only
     elif mnemonic.startswith("s_wait"):
         modifiers |= _wait(mnemonic, operands)
+    if isinstance(selected := modifiers.get("op_sel"), tuple) and any(operand.half for operand in operands):
+        modifiers["op_sel"] = _without_halves(mnemonic, operands, selected)
+        if not any(modifiers["op_sel"]):
+            del modifiers["op_sel"]
     return Instruction(pc, words, mnemonic, tuple(operands), modifiers, suffix, target, None, text)
+
+
+def _without_halves(mnemonic: str, operands: list[Operand], selected: tuple[int, ...]) -> tuple[int, ...]:
+    """op_sel without the bits that the registers' `.h` already says: llvm-objdump prints both, LLVM's own listing doesn't. Bits are
+    those of the sources, then the destination's."""
+    results = 0 if mnemonic.startswith("v_cmpx_") else 1
+    order = [*operands[results : results + len(selected) - 1], *operands[:results]]
+    return tuple(0 if i < len(order) and order[i].half else bit for i, bit in enumerate(selected))
 
 
 def _wait(mnemonic: str, operands: list[Operand]) -> dict[str, int]:

@@ -95,9 +95,12 @@ class Instruction:
 
     `mnemonic` has no encoding suffix ("_e32", "_e64", "_dpp", "_sdwa", "_e64_dpp" go to `suffix`, with the underscore). `modifiers` holds
     everything after the operands: flags as True (`glc`, `clamp`), numbers as int (`offset`, `row_mask`, `row_shr`), lists as tuples
-    (`op_sel`, `quad_perm`, `dpp8`), words as str (`dst_sel`), the output modifier as `omod`: "mul:2", "mul:4" or "div:2". `target` is the
-    pc that a branch goes to; it is not among the operands. A dual-issue (VOPD) instruction holds its second half in `second`; the first
-    half is this one, under its ordinary mnemonic (`v_dual_add_f32` is `v_add_f32`), and `v_cndmask_b32` always has its condition operand.
+    (`quad_perm`, `dpp8`, and `op_sel` without the bits that a register's `half` says), words as str (`dst_sel`), the output modifier as
+    `omod`: "mul:2", "mul:4" or "div:2". `target` is the pc that a branch goes to; it is not among the operands.
+
+    A dual-issue (VOPD) instruction holds its second half in `second`; the first half is this one, under its ordinary mnemonic
+    (`v_dual_add_f32` is `v_add_f32`), and `v_cndmask_b32` always has its condition operand.
+
     Waits are decoded by counter: `s_waitcnt` is `modifiers = {"vmcnt": 0}` without operands, `s_waitcnt_vscnt` has {"vscnt": 0} and
     `s_wait_loadcnt_dscnt` {"loadcnt": …, "dscnt": …} besides their operands; a counter that isn't waited for is absent.
     """
