@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tessera import dtypes
+from tessera.runtime.artifact import ArrayParameter, kernarg_layout
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in library is built for ELF and Mach-O systems")
 
 SOURCE = Path(__file__).parent / "data" / "hip_stub.c"
@@ -276,37 +279,90 @@ def test_a_launch_on_device_arrays_is_in_stream_order(library: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("call", "code", "status"),
-    [
-        ("hipModuleLoadData", 209, "hipErrorNoBinaryForGpu"),
-        ("hipModuleGetFunction", 500, "hipErrorNotFound"),
-        ("hipMalloc", 2, "hipErrorOutOfMemory"),
-        ("hipMemcpy", 1, "hipErrorInvalidValue"),
-        ("hipEventCreate", 2, "hipErrorOutOfMemory"),
-        ("hipModuleLaunchKernel", 9, "hipErrorInvalidConfiguration"),
-        ("hipEventSynchronize", 700, "hipErrorIllegalAddress"),
-        ("hipEventElapsedTime", 600, "hipErrorNotReady"),
-    ],
-)
-def test_every_status_is_checked(library: Path, call: str, code: int, status: str) -> None:
+FAILURES = {
+    "hipModuleLoadData": (209, "hipErrorNoBinaryForGpu"),
+    "hipModuleGetFunction": (500, "hipErrorNotFound"),
+    "hipMalloc": (2, "hipErrorOutOfMemory"),
+    "hipMemcpy": (1, "hipErrorInvalidValue"),
+    "hipEventCreate": (2, "hipErrorOutOfMemory"),
+    "hipEventRecord": (400, "hipErrorInvalidHandle"),
+    "hipModuleLaunchKernel": (9, "hipErrorInvalidConfiguration"),
+    "hipEventSynchronize": (700, "hipErrorIllegalAddress"),
+    "hipEventElapsedTime": (600, "hipErrorNotReady"),
+}
+
+
+def test_every_status_is_checked(library: Path) -> None:
     """The error names call, kernel and arch; the record of the last error is cleared; the next launch works; nothing leaks."""
     log = run(
         library,
         f"""
         assert rt.executors()["rocm_wmma"] is None
-        out = np.full(4, -1, np.int64)
-        stub.stub_fail(b"{call}", {code}, 1)
-        message = refused(LaunchError, artifact(), (4, 3), (out, 5))
-        assert message == "{call} failed with {status} ({code}) for kernel 'count' (gfx1151, grid (4, 3, 1), block (32, 1, 1))", message
-        assert out.tolist() == [-1] * 4, "a failed launch changed its output"
-        assert stub.stub_live() == 0, stub.stub_live()
-        assert stub.hipGetLastError() == 0
-        rt.launch(artifact(), 4, (out, 5))
-        assert out.tolist() == [0, 5, 10, 15]
+        for call, (code, status) in {FAILURES!r}.items():
+            made = artifact(code=b"\\x7fELF" + call.encode())
+            out = np.full(4, -1, np.int64)
+            stub.stub_fail(call.encode(), code, 1)
+            message = refused(LaunchError, made, (4, 3), (out, 5))
+            about = "kernel 'count' (gfx1151, grid (4, 3, 1), block (32, 1, 1))"
+            assert message == f"{{call}} failed with {{status}} ({{code}}) for {{about}}", message
+            assert out.tolist() == [-1] * 4, f"a failed {{call}} changed the output"
+            assert stub.stub_live() == 0, f"a failed {{call}} leaks"
+            assert stub.hipGetLastError() == 0
+            rt.launch(made, 4, (out, 5))
+            assert out.tolist() == [0, 5, 10, 15]
         """,
     )
-    assert log.count("hipGetLastError") == 2, "one to clear the record, one of this script"
+    assert log.count("hipGetLastError") == 2 * len(FAILURES), "one to clear each record, one of this script"
+
+
+def test_a_cpp_program_needs_nothing_else(library: Path, tmp_path: Path) -> None:
+    """docs/abi.md's example in C++, compiled against a header of the calls that it makes."""
+    names = (os.environ.get("CXX", ""), "c++", "g++", "clang++", "clang++-22")
+    compiler = next((path for name in names if name and (path := shutil.which(name))), None)
+    if compiler is None:
+        pytest.skip("there is no C++ compiler")
+    (tmp_path / "hip").mkdir()
+    (tmp_path / "hip" / "hip_runtime.h").write_text(HEADER)
+    program, image = tmp_path / "launch_hip", tmp_path / "vector_add.hsaco"
+    source = Path(__file__).resolve().parent.parent / "examples" / "launch_hip.cpp"
+    command = [compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}", str(source), "-o", str(program)]
+    subprocess.run([*command, f"-L{library.parent}", "-lamdhip64", f"-Wl,-rpath,{library.parent}"], check=True)
+    image.write_bytes(b"\x7fELF" + bytes(60))
+    log = tmp_path / "log"
+    environment = {**os.environ, "STUB_LOG": str(log)}
+    done = subprocess.run(
+        [program, image, "vector_add", "128", "1024"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "vector_add: 100003 elements, 0 wrong\n"), done.stderr
+    (line,) = [line for line in log.read_text().splitlines() if line.startswith("hipModuleLaunchKernel")]
+    assert line.startswith("hipModuleLaunchKernel grid 98 1 1 block 128 1 1 shared 0 stream 0 kernarg ")
+    parameters, size = kernarg_layout([ArrayParameter(name, dtypes.float32, 1, 16, 0) for name in "xyz"])
+    kernarg = bytes.fromhex(line.split()[-1])
+    assert len(kernarg) == size
+    assert [struct.unpack_from("<qq", kernarg, p.offset + 8) for p in parameters] == [(100_003, 4)] * 3
+
+
+HEADER = """
+#include <cstddef>
+typedef int hipError_t;
+typedef void *hipModule_t, *hipFunction_t, *hipStream_t;
+enum { hipSuccess = 0 };
+enum hipMemcpyKind { hipMemcpyHostToDevice = 1, hipMemcpyDeviceToHost = 2 };
+#define HIP_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
+#define HIP_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
+#define HIP_LAUNCH_PARAM_END ((void *)3)
+extern "C" {
+const char *hipGetErrorString(hipError_t);
+hipError_t hipModuleLoadData(hipModule_t *, const void *);
+hipError_t hipModuleUnload(hipModule_t);
+hipError_t hipModuleGetFunction(hipFunction_t *, hipModule_t, const char *);
+typedef unsigned U;
+hipError_t hipModuleLaunchKernel(hipFunction_t, U, U, U, U, U, U, U, hipStream_t, void **, void **);
+hipError_t hipMalloc(void **, size_t);
+hipError_t hipFree(void *);
+hipError_t hipMemcpy(void *, const void *, size_t, hipMemcpyKind);
+}
+"""
 
 
 def test_wrong_devices_and_arches(library: Path) -> None:
