@@ -15,6 +15,7 @@ from tessera.errors import UnsupportedInstructionError
 from tessera.llvmtext import Function, Value, const, element, like, vector, vector_const
 
 from . import dpp
+from .indirect import HANDLERS
 from .instruction import File, Instruction, Named, Number, Operand, Registers
 from .semantics import FloatMode, Generation, Semantic, lookup
 from .semantics.numeric import (
@@ -47,6 +48,8 @@ _PERMUTE_SCRATCH = 768  # in the free part of the state block
 
 def known(instruction: Instruction, generation: Generation) -> bool:
     """Whether `emit` would take this instruction."""
+    if instruction.mnemonic in HANDLERS:
+        return True
     second = instruction.second
     return lookup(instruction.mnemonic, generation) is not None and (second is None or lookup(second.mnemonic, generation) is not None)
 
@@ -57,6 +60,9 @@ def emit(state: WaveState, instruction: Instruction, generation: Generation = Ge
     `mode` is the float mode of the kernel's descriptor (by default IEEE, DX10 clamp, subnormals kept). Raises UnsupportedInstructionError
     where the mnemonic is known but an operand or modifier isn't.
     """
+    if (handler := HANDLERS.get(instruction.mnemonic)) is not None:
+        handler(state, instruction, mode or FloatMode())
+        return True
     semantic = lookup(instruction.mnemonic, generation)
     if semantic is None:
         return False
@@ -266,7 +272,6 @@ class _Template:
         """The bits of a source, per lane for vector instructions, after DPP and SDWA moved or selected them."""
         if self.semantic.scalar:
             return self.scalar_bits(operand, width, kind)
-        base = operand.base
         state, f = self.state, self.f
         select = self.instruction.modifiers.get(f"src{index}_sel")
         if isinstance(select, str) and index >= 0:
@@ -275,11 +280,15 @@ class _Template:
         high = operand.half == "h" or (width == 16 and not operand.half and bool(self.flag("op_sel", index)))
         if index < 0 and width == 16 and not operand.half:
             high = self.destination_high()
-        value = self.lane_bits(operand, width, kind, high)
-        if index == self.permuted and index >= 0:
-            if not isinstance(base, Registers) or base.file is not File.VGPR:
-                raise self.unsupported("DPP of a scalar source")
-            value, self.valid = dpp.permute(state, self.instruction, value)
+        return self.moved(operand, self.lane_bits(operand, width, kind, high), index)
+
+    def moved(self, operand: Operand, value: Value, index: int) -> Value:
+        """What DPP makes of a source."""
+        if index != self.permuted or index < 0:
+            return value
+        if not isinstance(operand.base, Registers) or operand.base.file is not File.VGPR:
+            raise self.unsupported("DPP of a scalar source")
+        value, self.valid = dpp.permute(self.state, self.instruction, value)
         return value
 
     def lane_bits(self, operand: Operand, width: int, kind: str, high: bool) -> Value:
@@ -303,8 +312,6 @@ class _Template:
                 return state.read_scalar(base, 64)
             word = state.read_scalar(base, 32)
             return word if width == 32 else f.cast("trunc", word, f"i{width}")
-        if isinstance(base, Registers) and self.semantic.outputs == ("row",):
-            raise self.unsupported("a vector operand where a scalar is expected")
         raise self.unsupported(f"operand {base}")
 
     def part_of(self, whole: Value, select: str, signed: bool) -> Value:
@@ -324,13 +331,13 @@ class _Template:
         negations = (self.flag("neg_lo", index), self.flag("neg_hi", index))
         if operand.abs or operand.neg:
             raise self.unsupported("a sign modifier of a packed operand")
-        halves = self.pair_of_words(operand) if kind == "2f32" else self.pair_of_halves(operand, kind)
+        halves = self.pair_of_words(operand) if kind == "2f32" else self.pair_of_halves(operand, kind, index)
         plain = Operand(operand.base)
         chosen = (halves[low_from], halves[high_from])
         low, high = (self.typed(bits, half, plain, bool(n)) for bits, n in zip(chosen, negations, strict=True))
         return Pair(low, high)
 
-    def pair_of_halves(self, operand: Operand, kind: str) -> tuple[Value, Value]:
+    def pair_of_halves(self, operand: Operand, kind: str, index: int) -> tuple[Value, Value]:
         base = operand.base
         if isinstance(base, Number):
             if isinstance(base.value, float) and kind in ("2f16", "2h16", "2bf16"):
@@ -339,7 +346,8 @@ class _Template:
                 word = number_bits(base, 32, kind)
             type_ = vector(self.state.wave, "i16")
             return const(type_, word & 0xFFFF), const(type_, word >> 16)
-        return self.lane_bits(operand, 16, kind, False), self.lane_bits(operand, 16, kind, True)
+        halves = (self.moved(operand, self.lane_bits(operand, 16, kind, high), index) for high in (False, True))
+        return next(halves), next(halves)
 
     def pair_of_words(self, operand: Operand) -> tuple[Value, Value]:
         base, state = operand.base, self.state
@@ -355,7 +363,7 @@ class _Template:
         f = self.f
         count, size = _PARTS[kind]
         signed = kind[1] == "i" or (kind[1] == "x" and bool(self.flag("neg_lo", index)))
-        whole = self.lane_bits(operand, 32, "u32", False)
+        whole = self.moved(operand, self.lane_bits(operand, 32, "u32", False), index)
         tops = [f.shl(whole, 32 - size * (i + 1)) for i in range(count)]
         return [f.ashr(top, 32 - size) if signed else f.lshr(top, 32 - size) for top in tops]
 

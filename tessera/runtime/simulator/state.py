@@ -308,6 +308,21 @@ class WaveState:
         self._cache.dirty.add(SCC)
         self.use.written.add(SCC)
 
+    def flush_scalars(self, slots: Iterable[int]) -> None:
+        """Bring scalar registers up to date in memory, for code that reads them there by a computed number. They count as used."""
+        for n in slots:
+            if n in self._cache.dirty:
+                self._store(n)
+                self._cache.dirty.discard(n)
+            elif n not in self.use.written:
+                self.use.used.add(n)
+
+    def scalars_written_in_memory(self, slots: Iterable[int]) -> None:
+        """Some of these scalar registers (after `flush_scalars`) were just written in memory, behind our back."""
+        for n in slots:
+            self._overwrite(n)
+            self._cache.dirty.discard(n)
+
     # ---- masks over the lanes -------------------------------------------------------------------------------------------------
 
     def mask_slot(self, base: Base) -> int | None:

@@ -6,6 +6,7 @@ from . import floating as floating
 from . import lane as lane
 from . import packed as packed
 from . import scalar as scalar
+from . import scalar_float as scalar_float
 from . import transcendental as transcendental
 from . import vector as vector
 from .table import FloatMode as FloatMode

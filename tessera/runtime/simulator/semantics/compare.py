@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tessera.llvmtext import Function, Value, const, element
 
 from .numeric import bits_of, constant
-from .table import CDNA, RDNA, semantics
+from .table import ALL, BEFORE_GFX11, BEFORE_GFX12, CDNA, RDNA, Generation, semantics
 
 Predicate: TypeAlias = Callable[[Function, Value, Value], Value]
 
@@ -17,10 +17,12 @@ _UNORDERED = {"u": "uno", "nge": "ult", "nlg": "ueq", "ngt": "ule", "nle": "ugt"
 _INTEGER = {"lt": "lt", "eq": "eq", "le": "le", "gt": "gt", "ne": "ne", "ge": "ge"}
 
 
-def _define(name: str, signature: str, emit: Predicate) -> None:
-    semantics(f"v_cmp_{name}", f"{signature} -> mask")(emit)
-    semantics(f"v_cmpx_{name}", f"{signature} -> execmask", on=RDNA)(emit)
-    semantics(f"v_cmpx_{name}", f"{signature} -> mask execmask", on=CDNA)(lambda b, x, y: (r := emit(b, x, y), r))
+def _define(name: str, signature: str, emit: Predicate, on: frozenset[Generation] = ALL) -> None:
+    semantics(f"v_cmp_{name}", f"{signature} -> mask", on=on)(emit)
+    if on & RDNA:
+        semantics(f"v_cmpx_{name}", f"{signature} -> execmask", on=on & RDNA)(emit)
+    if on & CDNA:
+        semantics(f"v_cmpx_{name}", f"{signature} -> mask execmask", on=on & CDNA)(lambda b, x, y: (r := emit(b, x, y), r))
 
 
 def _float_predicate(predicate: str) -> Predicate:
@@ -41,15 +43,16 @@ def _always(value: bool) -> Predicate:
 for _kind in ("f16", "f32", "f64"):
     for _name, _predicate in (_ORDERED | _UNORDERED).items():
         _define(f"{_name}_{_kind}", f"{_kind} {_kind}", _float_predicate(_predicate))
-    _define(f"f_{_kind}", f"{_kind} {_kind}", _always(False))
-    _define(f"t_{_kind}", f"{_kind} {_kind}", _always(True))
-    _define(f"tru_{_kind}", f"{_kind} {_kind}", _always(True))
+    _define(f"f_{_kind}", f"{_kind} {_kind}", _always(False), BEFORE_GFX12)
+    _define(f"t_{_kind}", f"{_kind} {_kind}", _always(True), BEFORE_GFX12 - BEFORE_GFX11)
+    _define(f"tru_{_kind}", f"{_kind} {_kind}", _always(True), BEFORE_GFX11)
 for _kind in ("i16", "u16", "i32", "u32", "i64", "u64"):
     for _name, _predicate in _INTEGER.items():
         _sign = "" if _predicate in ("eq", "ne") else ("s" if _kind[0] == "i" else "u")
         _define(f"{_name}_{_kind}", f"{_kind} {_kind}", _integer_predicate(_sign + _predicate))
-    _define(f"f_{_kind}", f"{_kind} {_kind}", _always(False))
-    _define(f"t_{_kind}", f"{_kind} {_kind}", _always(True))
+    _constant_on = CDNA if _kind.endswith("16") else BEFORE_GFX12
+    _define(f"f_{_kind}", f"{_kind} {_kind}", _always(False), _constant_on)
+    _define(f"t_{_kind}", f"{_kind} {_kind}", _always(True), _constant_on)
 
 
 def class_of(b: Function, x: Value, wanted: Value) -> Value:

@@ -16,7 +16,7 @@ from .numeric import (
     truncate,
     widen,
 )
-from .table import ALL, GFX11_ON, aliases, rows, semantics
+from .table import BEFORE_GFX11, GFX11_ON, aliases, rows, semantics
 
 
 def from_integer(b: Function, x: Value, to: str, signed: bool) -> Value:
@@ -50,7 +50,7 @@ rows(
     v_cvt_floor_i32_f32=lambda b, x: to_integer(b, intrinsic(b, "floor", x), "i32", True),
     v_cvt_nearest_i32_f32=lambda b, x: to_integer(b, nearest(b, x), "i32", True),
 )
-aliases(ALL, v_cvt_flr_i32_f32="v_cvt_floor_i32_f32", v_cvt_rpi_i32_f32="v_cvt_nearest_i32_f32")
+aliases(BEFORE_GFX11, v_cvt_flr_i32_f32="v_cvt_floor_i32_f32", v_cvt_rpi_i32_f32="v_cvt_nearest_i32_f32")
 rows(
     "f64 -> i32",
     v_cvt_i32_f64=lambda b, x: to_integer(b, x, "i32", True),
@@ -87,7 +87,7 @@ rows(
     v_cvt_pk_norm_u16_f32=lambda b, x, y: pack(b, normalised(b, x, False), normalised(b, y, False)),
 )
 aliases(
-    ALL,
+    BEFORE_GFX11,
     v_cvt_pkrtz_f16_f32="v_cvt_pk_rtz_f16_f32",
     v_cvt_pknorm_i16_f32="v_cvt_pk_norm_i16_f32",
     v_cvt_pknorm_u16_f32="v_cvt_pk_norm_u16_f32",
@@ -97,7 +97,7 @@ rows(
     v_cvt_pk_norm_i16_f16=lambda b, x, y: pack(b, normalised(b, x, True), normalised(b, y, True)),
     v_cvt_pk_norm_u16_f16=lambda b, x, y: pack(b, normalised(b, x, False), normalised(b, y, False)),
 )
-aliases(ALL, v_cvt_pknorm_i16_f16="v_cvt_pk_norm_i16_f16", v_cvt_pknorm_u16_f16="v_cvt_pk_norm_u16_f16")
+aliases(BEFORE_GFX11, v_cvt_pknorm_i16_f16="v_cvt_pk_norm_i16_f16", v_cvt_pknorm_u16_f16="v_cvt_pk_norm_u16_f16")
 rows(
     "f16 -> i16",
     v_cvt_norm_i16_f16=lambda b, x: normalised(b, x, True),

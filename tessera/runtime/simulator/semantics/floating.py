@@ -67,7 +67,7 @@ aliases(GFX11_ON, v_fmac_dx9_zero_f32="v_fmac_legacy_f32")
 rows("f32 f32 f32 -> f32", v_fma_f32=fma, v_fmaak_f32=fma, v_fmamk_f32=lambda b, x, k, y: fma(b, x, k, y))
 rows("f32 f32 @f32 -> f32", v_fmac_f32=fma)
 rows("f64 f64 f64 -> f64", v_fma_f64=fma)
-rows("f64 f64 @f64 -> f64", v_fmac_f64=fma)
+rows("f64 f64 @f64 -> f64", on=CDNA, v_fmac_f64=fma)
 rows("f16 f16 f16 -> f16", v_fma_f16=fma16, v_fmaak_f16=fma16, v_fmamk_f16=lambda b, x, k, y: fma16(b, x, k, y))
 rows("f16 f16 @f16 -> f16", v_fmac_f16=fma16)
 

@@ -83,14 +83,10 @@ rows("2f16 2f16 f32 -> f32", v_dot2_f32_f16=dot2)
 rows("2f16 2f16 @f32 -> f32", v_dot2acc_f32_f16=dot2)
 aliases(CDNA | RDNA, v_dot2c_f32_f16="v_dot2acc_f32_f16")
 rows("2bf16 2bf16 f32 -> f32", v_dot2_f32_bf16=dot2)
-rows("2bf16 2bf16 @f32 -> f32", v_dot2c_f32_bf16=dot2)
-aliases(GFX11_ON, v_dot2acc_f32_bf16="v_dot2c_f32_bf16")
-rows("2f16 2f16 f16 -> f16", on=GFX11_ON, v_dot2_f16_f16=lambda b, x, y, z: fma16_chain(b, x, y, z))
+rows("2bf16 2bf16 @f32 -> f32", on=CDNA, v_dot2c_f32_bf16=dot2)
+rows("2bf16 2bf16 @f32 -> f32", on=GFX11_ON, v_dot2acc_f32_bf16=dot2)
+rows("2f16 2f16 f16 -> f16", on=GFX11_ON, v_dot2_f16_f16=dot2)
 rows("2bf16 2bf16 bf16 -> bf16", on=GFX11_ON, v_dot2_bf16_bf16=dot2)
-
-
-def fma16_chain(b: Function, x: Pair, y: Pair, z: Value) -> Value:
-    return dot2(b, x, y, z)
 
 
 def dot_integers(b: Function, x: Pair, y: Pair, z: Value) -> Value:

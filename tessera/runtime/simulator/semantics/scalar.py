@@ -13,7 +13,7 @@ from .numeric import (
     intrinsic,
     truncate,
 )
-from .table import ALL, GFX11_ON, GFX12_ON, Emit, aliases, rows, semantics
+from .table import ALL, BEFORE_GFX11, GFX11_ON, GFX12_ON, Emit, aliases, rows, semantics
 from .vector import count, field, leading, leading_sign, multiply_high, shift64, trailing, with_borrow, with_carry
 
 
@@ -51,7 +51,7 @@ for _name, _body in _LOGIC.items():
     for _w in ("32", "64"):
         semantics(f"s_{_name}_b{_w}", f"u{_w} u{_w} -> u{_w} scc")(_with_scc(_body))
         if _name in _OLD_NAMES:
-            aliases(ALL, **{f"s_{_OLD_NAMES[_name]}_b{_w}": f"s_{_name}_b{_w}"})
+            aliases(BEFORE_GFX11, **{f"s_{_OLD_NAMES[_name]}_b{_w}": f"s_{_name}_b{_w}"})
 for _w in ("32", "64"):
     semantics(f"s_not_b{_w}", f"u{_w} -> u{_w} scc")(lambda b, x: nonzero(b, b.not_(x)))
 
@@ -77,10 +77,10 @@ for _name, _body in _SAVEEXEC.items():
         _signature = f"u{_w} exec{_w} -> u{_w} exec{_w} scc"
         semantics(f"s_{_name}_saveexec_b{_w}", _signature)(_save_exec(_body))
         if _name in _OLD_NAMES:
-            aliases(ALL, **{f"s_{_OLD_NAMES[_name]}_saveexec_b{_w}": f"s_{_name}_saveexec_b{_w}"})
+            aliases(BEFORE_GFX11, **{f"s_{_OLD_NAMES[_name]}_saveexec_b{_w}": f"s_{_name}_saveexec_b{_w}"})
         if _name in ("and_not0", "and_not1"):
             semantics(f"s_{_name}_wrexec_b{_w}", _signature)(_write_exec(_body))
-            aliases(ALL, **{f"s_{_OLD_NAMES[_name]}_wrexec_b{_w}": f"s_{_name}_wrexec_b{_w}"})
+            aliases(BEFORE_GFX11, **{f"s_{_OLD_NAMES[_name]}_wrexec_b{_w}": f"s_{_name}_wrexec_b{_w}"})
 
 # ---- moves and selection -------------------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ rows(
     s_cls_i32_i64=lambda b, x: low(b, leading_sign(b, x)),
 )
 aliases(
-    ALL,
+    BEFORE_GFX11,
     s_ff1_i32_b32="s_ctz_i32_b32",
     s_ff1_i32_b64="s_ctz_i32_b64",
     s_flbit_i32_b32="s_clz_i32_u32",
@@ -290,6 +290,16 @@ def gather_quads(b: Function, x: Value) -> Value:
 def set_bit(b: Function, n: Value, old: Value, one: bool) -> Value:
     bit = shift64(b, "shl", n, Value("i64", "1")) if old.type == "i64" else b.shl(constant(old, 1), count(b, n))
     return b.or_(old, bit) if one else b.and_(old, b.not_(bit))
+
+
+@semantics("s_bitreplicate_b64_b32", "u32 -> u64")
+def replicate_bits(b: Function, x: Value) -> Value:
+    """Each bit twice."""
+    wide = extend(b, x, "i64", False)
+    for shift, mask in ((16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F), (2, 0x3333333333333333)):
+        wide = b.and_(b.or_(wide, b.shl(wide, shift)), mask)
+    wide = b.and_(b.or_(wide, b.shl(wide, 1)), 0x5555555555555555)
+    return b.or_(wide, b.shl(wide, 1))
 
 
 for _w in ("32", "64"):

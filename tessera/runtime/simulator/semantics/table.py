@@ -26,7 +26,7 @@ old value. Kinds in `IMPLIED` are not in the operand list.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias, cast
 
@@ -58,6 +58,7 @@ CDNA = frozenset({Generation.GFX9})
 RDNA = frozenset({Generation.GFX10, Generation.GFX11, Generation.GFX12, Generation.GFX125})
 GFX11_ON = frozenset({Generation.GFX11, Generation.GFX12, Generation.GFX125})
 GFX12_ON = frozenset({Generation.GFX12, Generation.GFX125})
+BEFORE_GFX11 = frozenset({Generation.GFX9, Generation.GFX10})
 BEFORE_GFX12 = frozenset(Generation) - GFX12_ON
 ALL = frozenset(Generation)
 
@@ -184,6 +185,10 @@ class FloatMode:
     flush32: bool = False
     flush64: bool = False
     dynamic: bool = False
+
+    def without_ieee(self) -> FloatMode:
+        """The same mode, but signalling NaNs are nothing special: gfx12 and later."""
+        return replace(self, ieee=False)
 
     @classmethod
     def of_register(cls, value: int, dynamic: bool = False) -> FloatMode:

@@ -93,11 +93,10 @@ def sine_double(b: Function, x: Value, quarter: int) -> Value:
     return as_float(b, b.xor(bits_of(b, chosen), b.shl(b.and_(q, 2), 62)))
 
 
-# ---- f32 ------------------------------------------------------------------------------------------------------------------------
+# ---- f32: subnormal inputs and results are flushed whatever the mode (but by sine and cosine) ------------------------------------
 
 
 def exp2_f32(b: Function, x: Value) -> Value:
-    """Subnormal results are flushed, whatever the mode."""
     return flush(b, narrow(b, exp2_double(b, widen(b, x))))
 
 
@@ -109,29 +108,37 @@ def _log2_special(b: Function, x: Value, result: Value) -> Value:
 
 
 def log2_f32(b: Function, x: Value) -> Value:
-    """Subnormal inputs are flushed, whatever the mode."""
     x = flush(b, x)
     return _log2_special(b, x, narrow(b, log2_double(b, widen(b, x))))
 
 
 def sine(b: Function, x: Value, quarter: int) -> Value:
-    """Of x revolutions. Every float of 2^24 or more is whole; infinities give NaN."""
-    size = fabs(b, x)
-    held = b.select(b.fcmp("olt", size, constant(x, 2.0**24)), x, fmul(b, x, constant(x, 0.0)))
-    return narrow(b, sine_double(b, widen(b, held), quarter))
+    """Of x revolutions. Every float of 2^24 or more is whole; infinities give NaN. Zero results are positive, but for the sine of -0."""
+    zero = constant(x, 0.0)
+    held = b.select(b.fcmp("olt", fabs(b, x), constant(x, 2.0**24)), x, fsub(b, x, x))
+    result = fadd(b, narrow(b, sine_double(b, widen(b, held), quarter)), zero)
+    return result if quarter else b.select(b.fcmp("oeq", x, zero), x, result)
+
+
+def reciprocal(b: Function, x: Value) -> Value:
+    return fdiv(b, constant(x, 1.0), x)
 
 
 def rsqrt(b: Function, x: Value) -> Value:
     wide = widen(b, x)
-    return narrow(b, fdiv(b, constant(wide, 1.0), intrinsic(b, "sqrt", wide)))
+    return narrow(b, reciprocal(b, intrinsic(b, "sqrt", wide)))
+
+
+def sqrt(b: Function, x: Value) -> Value:
+    return intrinsic(b, "sqrt", x)
 
 
 rows(
     "f32 -> f32",
-    v_rcp_f32=lambda b, x: fdiv(b, constant(x, 1.0), x),
-    v_rcp_iflag_f32=lambda b, x: fdiv(b, constant(x, 1.0), x),
-    v_rsq_f32=rsqrt,
-    v_sqrt_f32=lambda b, x: intrinsic(b, "sqrt", x),
+    v_rcp_f32=lambda b, x: flush(b, reciprocal(b, flush(b, x))),
+    v_rcp_iflag_f32=lambda b, x: flush(b, reciprocal(b, flush(b, x))),
+    v_rsq_f32=lambda b, x: rsqrt(b, flush(b, x)),
+    v_sqrt_f32=lambda b, x: sqrt(b, flush(b, x)),
     v_exp_f32=exp2_f32,
     v_log_f32=log2_f32,
     v_sin_f32=lambda b, x: sine(b, x, 0),
@@ -151,9 +158,9 @@ def log2_f16(b: Function, x: Value) -> Value:
 
 rows(
     "f16 -> f16",
-    v_rcp_f16=lambda b, x: fdiv(b, constant(x, 1.0), x),
+    v_rcp_f16=reciprocal,
     v_rsq_f16=rsqrt,
-    v_sqrt_f16=lambda b, x: intrinsic(b, "sqrt", x),
+    v_sqrt_f16=sqrt,
     v_exp_f16=exp2_f16,
     v_log_f16=log2_f16,
     v_sin_f16=lambda b, x: sine(b, x, 0),
@@ -164,7 +171,7 @@ rows(
 
 rows(
     "f64 -> f64",
-    v_rcp_f64=lambda b, x: fdiv(b, constant(x, 1.0), x),
-    v_rsq_f64=lambda b, x: fdiv(b, constant(x, 1.0), intrinsic(b, "sqrt", x)),
-    v_sqrt_f64=lambda b, x: intrinsic(b, "sqrt", x),
+    v_rcp_f64=reciprocal,
+    v_rsq_f64=lambda b, x: reciprocal(b, sqrt(b, x)),
+    v_sqrt_f64=sqrt,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tessera.llvmtext import Function, Value, bits, element
 
 from .numeric import constant, extend, intrinsic, truncate
-from .table import ALL, CDNA, GFX11_ON, GFX12_ON, RDNA, aliases, rows, semantics
+from .table import BEFORE_GFX11, CDNA, GFX11_ON, GFX12_ON, RDNA, aliases, rows, semantics
 
 
 def count(b: Function, n: Value) -> Value:
@@ -103,7 +103,6 @@ aliases(
     v_add_i32="v_add_nc_i32",
     v_sub_i32="v_sub_nc_i32",
 )
-aliases(ALL, v_mul_lo_i32="v_mul_lo_u32")
 
 rows(
     "u32 u32 u32 -> u32",
@@ -158,6 +157,8 @@ rows(
     v_sad_u8=lambda b, x, y, z: sum_of_differences(b, x, y, z, 8),
     v_sad_u16=lambda b, x, y, z: sum_of_differences(b, x, y, z, 16),
     v_sad_u32=lambda b, x, y, z: sum_of_differences(b, x, y, z, 32),
+    v_msad_u8=lambda b, x, y, z: masked_sum_of_differences(b, x, y, z),
+    v_lerp_u8=lambda b, x, y, z: average_bytes(b, x, y, z),
     v_sad_hi_u8=lambda b, x, y, z: b.add(b.shl(sum_of_differences(b, x, y, constant(z, 0), 8), 16), z),
 )
 
@@ -169,6 +170,24 @@ def sum_of_differences(b: Function, x: Value, y: Value, z: Value, width: int) ->
         s, t = b.and_(b.lshr(x, at), mask), b.and_(b.lshr(y, at), mask)
         z = b.add(z, b.sub(umax(b, s, t), umin(b, s, t)))
     return z
+
+
+def masked_sum_of_differences(b: Function, x: Value, reference: Value, z: Value) -> Value:
+    """As `sum_of_differences` of bytes, but for those whose reference is zero."""
+    for at in range(0, 32, 8):
+        s, t = b.and_(b.lshr(x, at), 255), b.and_(b.lshr(reference, at), 255)
+        difference = b.sub(umax(b, s, t), umin(b, s, t))
+        z = b.add(z, b.select(b.icmp("eq", t, 0), constant(z, 0), difference))
+    return z
+
+
+def average_bytes(b: Function, x: Value, y: Value, rounding: Value) -> Value:
+    """The average of each pair of bytes, rounded up where the lowest bit of the byte of `rounding` is set."""
+    result = constant(x, 0)
+    for at in range(0, 32, 8):
+        s, t, up = (b.and_(b.lshr(v, at), mask) for v, mask in ((x, 255), (y, 255), (rounding, 1)))
+        result = b.or_(result, b.shl(b.lshr(b.add(b.add(s, t), up), 1), at))
+    return result
 
 
 def leading(b: Function, x: Value) -> Value:
@@ -189,7 +208,7 @@ def leading_sign(b: Function, x: Value) -> Value:
 
 
 rows("u32 -> u32", v_clz_i32_u32=leading, v_ctz_i32_b32=trailing, v_cls_i32=leading_sign)
-aliases(ALL, v_ffbh_u32="v_clz_i32_u32", v_ffbl_b32="v_ctz_i32_b32", v_ffbh_i32="v_cls_i32")
+aliases(BEFORE_GFX11, v_ffbh_u32="v_clz_i32_u32", v_ffbl_b32="v_ctz_i32_b32", v_ffbh_i32="v_cls_i32")
 
 # ---- carries -------------------------------------------------------------------------------------------------------------------
 
