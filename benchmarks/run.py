@@ -3,7 +3,7 @@
     python benchmarks/run.py [--quick] [--json FILE] [--triton PYTHON]
 
 Times are medians on this machine; compare the ratios, not the milliseconds. Triton 3.9 (it compiles for AMD without a GPU) lives in an
-environment of its own, made on first use in `.cache/triton`, or is reached through an interpreter that `--triton` names; "none" leaves it out.
+environment of its own, made on first use in `.cache/triton`, or is reached by an interpreter that `--triton` names; "none" leaves it out.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ def start_up(runs: int) -> dict[str, float]:
 
 def code_quality(python: str | None) -> list[dict[str, Any]]:
     """Hot loops: ours for every default configuration and variant, and Triton's for the first."""
+    import hotloop
     import numpy as np
 
-    import hotloop
     import tessera as ts
     from corpus import kernels
 
@@ -202,7 +202,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
         table.add_column(column.replace("_", " "), justify="left" if isinstance(rows[0][column], str) else "right")
     for line in rows:
         values = [line.get(c) for c in columns]
-        table.add_row(*("–" if v is None else f"{v:.2f}" if isinstance(v, float) else str(v) for v in values))
+        table.add_row(*("-" if v is None else f"{v:.2f}" if isinstance(v, float) else str(v) for v in values))
     Console(width=140).print(table)
 
 
