@@ -82,21 +82,26 @@ def spread(shape: tuple[int, ...], fastest: int, vector: int, threads: Threads, 
     )
 
 
-def lines(layout: Layout, array: ArrayType) -> int:
-    """A measure of what moving a tile costs a wave: pieces of LINE bytes that its instructions touch, neighbours counted once."""
-    near = array.axis
-    total = 1
-    for repeat in layout.repeats:
-        total *= repeat
-    for basis in (*layout.registers, *layout.lanes):
-        if basis is not None and not (basis[0] == near and basis[1] * array.dtype.bytes < LINE):
-            total *= 2
-    return total
+def touches(layout: Layout, array: ArrayType) -> int:
+    """What moving a tile costs a wave: pieces of LINE bytes that each of its instructions touches, over all instructions."""
+    near, size = array.axis, array.dtype.bytes
+    vector = 1
+    while near is not None and vector < _elements(array) and (near, vector) in layout.registers:
+        vector *= 2
+    apart = [b for b in layout.lanes if b is not None and not (b[0] == near and b[1] * size < LINE)]
+    return max(1, layout.count // vector) << len(apart)
+
+
+_BARRIER = 64  # about what meeting at a barrier costs, in the unit of `touches`
 
 
 def acceptable(layout: Layout, array: ArrayType, threads: Threads) -> bool:
-    """Whether to move a tile between memory and `layout` directly, rather than in the best layout and by a conversion."""
-    return lines(layout, array) <= 4 * lines(memory_layout(layout.shape, array, threads), array)
+    """Whether to move a tile between memory and `layout` directly, rather than in the best layout and through LDS.
+
+    The detour writes and reads LDS, one side wide and one side element by element.
+    """
+    best = touches(memory_layout(layout.shape, array, threads), array)
+    return touches(layout, array) <= 2 * best + layout.count + _BARRIER
 
 
 def staging_layout(shape: tuple[int, int], array: ArrayType, k_axis: int, itemsize: int, threads: Threads) -> Layout:
@@ -104,18 +109,21 @@ def staging_layout(shape: tuple[int, int], array: ArrayType, k_axis: int, itemsi
 
     Where k is contiguous in memory, each lane takes 16 bytes along it, and that is one LDS store. Else a lane takes a block: a few elements
     along the contiguous axis for each of a few k, which it transposes in its registers, so that both accesses are wide. Lane bits 0-2 count
-    along the contiguous axis, bit 3 along k: sixteen neighbouring lanes, which store in one cycle, fill 16 bytes in each of eight rows.
+    along the contiguous axis, the next along k: the neighbouring lanes that store in one cycle fill 16 bytes in each of eight rows.
     """
     other = 1 - k_axis
     each = max(1, _low_bit(shape[0]) * _low_bit(shape[1]) // threads.count)
     unit = min(itemsize, array.dtype.bytes)
     if array.axis != other:
         return spread(shape, k_axis, WIDEST // unit, threads)
-    along, deep = _block(each, min(_elements(array), _low_bit(shape[other])), min(WIDEST // itemsize, _low_bit(shape[k_axis])), itemsize)
+    along, deep = _block(
+        each, shape[other], min(_elements(array), _low_bit(shape[other])), min(WIDEST // itemsize, _low_bit(shape[k_axis]))
+    )
+    beside = bits_of(max(1, WIDEST // (deep * itemsize)))
     return distribute(
         shape,
         [(other, bits_of(along)), (k_axis, bits_of(deep))],
-        [(other, 3), (k_axis, 1), (other, 64), (k_axis, 64)],
+        [(other, 3), (k_axis, beside), (other, 64), (k_axis, 64)],
         [(k_axis, 64), (other, 64)],
         (other, k_axis),
         threads.wave_size,
@@ -123,18 +131,18 @@ def staging_layout(shape: tuple[int, int], array: ArrayType, k_axis: int, itemsi
     )
 
 
-def _block(each: int, widest: int, deepest: int, itemsize: int) -> tuple[int, int]:
+def _block(each: int, extent: int, widest: int, deepest: int) -> tuple[int, int]:
     """The block (along the contiguous axis, along k) of a lane that holds `each` elements.
 
-    It takes `deep` loads and `along` LDS stores to move it: their sum is made small, whole dwords being stored before anything else.
+    It takes `deep` loads and `along` LDS stores to move it: their sum is made small. Of equals, one that leaves eight blocks side by side
+    in `extent`, then the widest load.
     """
     best = (1, 1)
-    cost = (1 << 30, 0)
+    cost = (1 << 30, False, 0)
     along = 1
     while along <= min(widest, each):
         deep = min(deepest, each // along)
-        count = each // (along * deep)
-        this = (count * (deep + along) + (0 if deep * itemsize >= 4 else each), -along)
+        this = (each // (along * deep) * (deep + along), along * 8 > extent, -along)
         if this < cost:
             best, cost = (along, deep), this
         along *= 2
