@@ -1,10 +1,13 @@
 """What the lowering functions share: the function under construction, the values lowered so far, and the thread's place.
 
 A tile value of R registers per thread is one LLVM value: `<R x T>` (R = 1 too), T being the dtype's register type; registers are numbered as
-its layout numbers them. A scalar is a plain T. An array is its base pointer, extents and strides (`Array`). LDS is a byte offset (int).
+its layout numbers them. A scalar (a tile of no axes) is a plain T. An array is its base pointer, extents and strides (`Array`). LDS is a byte
+offset (int).
 
-Each loop's preheader, and the function's entry, stay open while what is inside them is built: `at_depth(d)` builds there instead, for values
-that need nothing from deeper loops. So loop-invariant address arithmetic is emitted where it belongs, and no optimiser pass is needed.
+Depths. Code nests in scopes: depth 0 is the function's entry, which depends on the thread and the arguments only; depth 1 is the kernel's
+body; each loop, and each branch of an `if`, is one deeper. In front of each scope stands a block of its own that stays open while the scope
+is built: `at_depth(d)` builds there, for values that need nothing deeper than d. So loop-invariant address arithmetic is emitted where it
+belongs, and no optimiser pass is needed.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from ....errors import CompilerBug
+from ....errors import CompilerBug, Location
 from ....ir.core import Block, Kernel, Op
 from ....ir.core import Value as IRValue
+from ....ir.ops.control import For
 from ....ir.types import ArrayType
-from ....llvmtext import Function, Module, Value, const, vector
+from ....llvmtext import Function, Module, Value, bits, const, vector
 from ..arch import Arch
+
+T = TypeVar("T")
 
 Lower = Callable[["Context", Any], None]
 
@@ -41,12 +47,16 @@ def lowers(*classes: type[Op]) -> Callable[[Lower], Lower]:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array parameter in LLVM terms: pointer to element [0, …, 0], extents in elements and strides in bytes (i64)."""
+    """An array parameter in LLVM terms: pointer to element [0, …, 0], extents in elements and strides in bytes (i64).
+
+    `steps` are the strides with that of the contiguous axis as a constant: for addresses, where an axis of one element has no stride.
+    """
 
     type: ArrayType
     base: Value
     extents: tuple[Value, ...]
     strides: tuple[Value, ...]
+    steps: tuple[Value, ...]
 
 
 @dataclass
@@ -61,9 +71,16 @@ class Context:
     values: dict[IRValue, Value] = field(default_factory=dict[IRValue, Value])
     arrays: dict[IRValue, Array] = field(default_factory=dict[IRValue, Array])
     lds: dict[IRValue, int] = field(default_factory=dict[IRValue, int])
-    open_blocks: list[str] = field(default_factory=list[str])  # entry, then the preheader of each loop around the present place
-    depths: dict[IRValue, int] = field(default_factory=dict[IRValue, int])  # loop depth at which a value is defined
-    shared: dict[object, Value] = field(default_factory=dict[object, Value])  # values computed once in the entry
+    open_blocks: list[str] = field(default_factory=list[str])  # open_blocks[d] is where code of depth d goes from deeper places
+    depths: dict[IRValue, int] = field(default_factory=dict[IRValue, int])  # depth at which a value is defined; arguments: 0
+    loop_depths: list[int] = field(default_factory=list[int])  # the depth of the body of each loop around the present place
+    made: list[dict[object, Any]] = field(default_factory=lambda: [{}])  # made[d]: what `cached` made in place at depth d
+    hoisted: list[dict[object, Any]] = field(default_factory=list[dict[object, Any]])  # hoisted[d]: the same in open_blocks[d]
+    floor: int = 0  # what `cached` would make at depths 1 .. floor - 1, it makes in place
+    counters: dict[IRValue, For] = field(default_factory=dict[IRValue, For])  # the loops around the present place, by their counter
+    facts: dict[object, Any] = field(default_factory=dict[object, Any])  # what analyses found out about IR values (indices.py)
+    fp_contract: bool = False
+    locate: Callable[[Location | None], int | None] = field(default=lambda _: None)  # metadata number of a DILocation
 
     # Values.
 
@@ -77,43 +94,91 @@ class Context:
         if lowered.type != want:
             raise CompilerBug(f"lowering gave {lowered.type} for a value of type {value.type}, which needs {want}")
         self.values[value] = lowered
-        self.depths[value] = len(self.open_blocks) - 1
+        self.depths[value] = self.current_depth
 
     def llvm_type(self, value: IRValue) -> str:
         """The LLVM type of a scalar or tile."""
         tile = value.tile
-        return tile.dtype.llvm if value.layout is None else vector(self.registers(value), tile.dtype.llvm)
+        return vector(self.registers(value), tile.dtype.llvm) if tile.shape else tile.dtype.llvm
 
     def registers(self, value: IRValue) -> int:
         """R: how many elements of a tile each thread holds."""
         return int(value.layout.count)
 
     def depth(self, *values: IRValue) -> int:
-        """The loop depth at which all of `values` are defined (0 is outside every loop)."""
+        """The depth at which all of `values` are defined (0: they are arguments)."""
         return max((self.depths.get(v, 0) for v in values), default=0)
 
     # Places.
 
+    @property
+    def current_depth(self) -> int:
+        """The depth of what is built at the present place."""
+        return len(self.open_blocks)
+
     @contextmanager
     def at_depth(self, depth: int) -> Iterator[None]:
-        """Build in the preheader of the loop that encloses depth `depth` + 1 (0: in the entry), if the present place is deeper."""
-        if depth >= len(self.open_blocks) - 1 and depth != 0:
+        """Build at `depth` (in front of the scopes that are deeper), if the present place is deeper than that."""
+        if depth >= len(self.open_blocks):
             yield
             return
-        here, debug = self.f.current, self.f.debug
-        self.f.position(self.open_blocks[depth])
+        here, debug, outer, loops = self.f.current, self.f.debug, self.open_blocks, self.loop_depths
+        made, hoisted = self.made, self.hoisted
+        self.f.position(outer[depth])
+        floor = self.floor
+        self.open_blocks, self.loop_depths = outer[:depth], [d for d in loops if d <= depth]
+        self.made, self.hoisted, self.floor = [*made[:depth], hoisted[depth]], hoisted[:depth], min(floor, depth)
         try:
             yield
         finally:
+            self.open_blocks, self.loop_depths, self.made, self.hoisted, self.floor = outer, loops, made, hoisted, floor
             self.f.position(here)
             self.f.debug = debug
 
-    def once(self, key: object, build: Callable[[], Value]) -> Value:
-        """A value that depends on nothing but the thread and the arguments: built in the entry, the first time it is asked for."""
-        if key not in self.shared:
-            with self.at_depth(0):
-                self.shared[key] = build()
-        return self.shared[key]
+    def cached(self, depth: int, key: object, build: Callable[[], T]) -> T:
+        """What `build` makes at `depth`, made the first time that `key` is asked for there; usable from there on inward."""
+        depth = min(depth, self.current_depth) if depth == 0 or depth >= self.floor else self.current_depth
+        known = self.made[depth]
+        if key not in known and depth < self.current_depth:
+            known = self.hoisted[depth]
+        if key not in known:
+            with self.at_depth(depth):
+                known[key] = build()
+        return known[key]
+
+    def once(self, key: object, build: Callable[[], T]) -> T:
+        """What depends on nothing but the thread and the arguments: built in the entry, the first time it is asked for."""
+        return self.cached(0, key, build)
+
+    @contextmanager
+    def scope(self, open_block: str, *, loop: bool = False) -> Iterator[None]:
+        """Everything built inside is one deeper; `open_block` is the unfinished block in front of it."""
+        self.open_blocks.append(open_block)
+        self.hoisted.append({})
+        self.made.append({})
+        if loop:
+            self.loop_depths.append(self.current_depth)
+        try:
+            yield
+        finally:
+            self.made.pop()
+            self.hoisted.pop()
+            self.open_blocks.pop()
+            if loop:
+                self.loop_depths.pop()
+                if self.current_depth:
+                    self.made[-1].clear()  # what was made before the loop isn't kept in registers through it
+
+    @contextmanager
+    def aside(self, open_block: str) -> Iterator[None]:
+        """A scope of rarely run code: it makes what it needs in place, so that nothing is held in registers for it."""
+        floor = self.floor
+        with self.scope(open_block):
+            self.floor = self.current_depth
+            try:
+                yield
+            finally:
+                self.floor = floor
 
     # The thread.
 
@@ -124,8 +189,14 @@ class Context:
 
     @property
     def lane(self) -> Value:
-        """The lane's number in the wave (i32)."""
-        return self.once("lane", lambda: self.f.and_(self.thread, self.arch.wave_size - 1) if self.num_waves > 1 else self.thread)
+        """The lane's number in the wave (i32). Asked for anew behind each loop: that is cheaper than a register held through it."""
+
+        def build() -> Value:
+            all_lanes, zero = const("i32", -1), const("i32", 0)
+            number = self.f.call("llvm.amdgcn.mbcnt.lo", "i32", [all_lanes, zero])
+            return self.f.call("llvm.amdgcn.mbcnt.hi", "i32", [all_lanes, number]) if self.arch.wave_size == 64 else number
+
+        return self.cached(1, "lane", build)
 
     @property
     def wave(self) -> Value:
@@ -138,6 +209,19 @@ class Context:
             return self.f.intrinsic("amdgcn.readfirstlane", [number])
 
         return self.once("wave", build)
+
+    def uniform(self, value: Value) -> Value:
+        """A scalar that is equal in all lanes, as LLVM can see: from the first lane."""
+        if value.is_constant:
+            return value
+        width = bits(value.type)
+        whole = value if value.type[0] == "i" else self.f.bitcast(value, f"i{width}")
+        if width < 32:
+            whole = self.f.cast("zext", whole, "i32")
+        whole = self.f.intrinsic("amdgcn.readfirstlane", [whole])
+        if width < 32:
+            whole = self.f.cast("trunc", whole, f"i{width}")
+        return self.f.bitcast(whole, value.type)
 
     # Vectors of registers.
 
@@ -153,6 +237,7 @@ class Context:
 def lower_block(cx: Context, block: Block) -> Op:
     """Lower the ops of a block up to its terminator, which is returned."""
     for op in block.ops[:-1]:
+        cx.f.debug = cx.locate(op.location)
         lower = LOWERINGS.get(type(op))
         if lower is None:
             raise CompilerBug(f"no lowering for {op.name}", op.location)

@@ -1,0 +1,406 @@
+"""How the elements of one load or store are grouped and what each group's address is made of.
+
+Coordinates. Along each axis, an element's coordinate is the sum of a uniform part (the tile's offset and the wave's part), the lane's part
+and a constant of the register. Only three things depend on the lane: its part, whether it is inside, and the offset that follows.
+
+Groups. Registers that hold neighbours along the array's contiguous axis are accessed together, as many as the alignment of the array, of the
+offset and of the layout allow, at most 16 bytes.
+
+Offsets. Buffer instructions add an unsigned 32-bit offset to a base and drop (or read as zero) what lies at or past `num_records`, which is
+2**31 here. For each axis and each distinct register constant, a lane's offset along that axis is a number below 2**31 where the coordinate is
+inside the array, and OUTSIDE = 2**31 where it isn't. The offsets of the axes are added with saturation: one axis outside suffices to put the
+sum at 2**31 or above, whatever the strides (0, negative, overlapping) are, and inside ones can't reach it. So no branch, no mask and no
+assumption about the order of the axes is needed, and the cost is paid per row and per column, not per element.
+
+Bases. In an array of the class `small` all elements lie within 2**31 bytes of the lowest: one descriptor per array, based there, serves
+every access, and offsets are computed modulo 2**32 (a coordinate along an axis of negative stride counts from its far end). In other
+arrays the descriptor is based at the tile's first element by 64-bit scalar arithmetic, and offsets count from there; this needs strides that
+aren't negative and a tile that spans less than 2**31 bytes, which a uniform test finds out (`Plan.reachable`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ....ir.core import Value as IRValue
+from ....llvmtext import Value, const
+from ..layout import Layout
+from .context import Array, Context
+from .indices import divisor, narrow, value_range
+from .shape import thread_part
+
+OUTSIDE = 0x8000_0000
+"""An offset that every descriptor refuses: also the number of bytes each descriptor spans."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Registers accessed by one instruction: neighbours along the contiguous axis. `at` is the register constant of the first."""
+
+    at: tuple[int, ...]
+    registers: tuple[int, ...]
+
+
+def groups(layout: Layout, axis: int | None, width: int) -> list[Group]:
+    """The registers of a layout in groups of `width` along `axis`, in the order of their first registers."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for register, at in enumerate(layout.register_offsets):
+        first = at if axis is None or width == 1 else (*at[:axis], at[axis] - at[axis] % width, *at[axis + 1 :])
+        found.setdefault(first, []).append(register)
+    if axis is None or width == 1:
+        return [Group(at, tuple(registers)) for at, registers in found.items()]
+    offsets = layout.register_offsets
+    return [Group(at, tuple(sorted(registers, key=lambda r: offsets[r][axis]))) for at, registers in found.items()]
+
+
+def group_width(cx: Context, array: Array, layout: Layout, offsets: tuple[IRValue, ...]) -> int:
+    """How many elements one access may hold: a power of two."""
+    axis = array.type.axis
+    if axis is None or not layout.rank:
+        return 1
+    size = array.type.dtype.bytes
+    steps = {step for a, step in layout.registers if a == axis}
+    width = 1
+    while width in steps and 2 * width * size <= min(16, array.type.align):
+        width *= 2
+    return min(width, divisor(cx, offsets[axis]))
+
+
+class Axis:
+    """One axis of an access."""
+
+    def __init__(self, cx: Context, array: Array, layout: Layout, offset: IRValue, index: int) -> None:
+        self.cx, self.array, self.layout, self.offset, self.index = cx, array, layout, offset, index
+        self.small = array.type.small
+        self.depth = cx.depth(offset)
+        self.size = layout.shape[index]
+        self.contiguous = array.type.axis == index
+        self.nonnegative = value_range(cx, offset)[0] >= 0
+        self.guard: Value | None = None  # a condition of the lane that must hold besides
+        self._key = (id(array), index, layout.weights(layout.lanes, index), layout.weights(layout.waves, index))
+
+    # Uniform values.
+
+    def uniform(self, value: Value) -> Value:
+        return self.cx.f.cast("trunc", value, "i32")
+
+    @property
+    def extent(self) -> Value:
+        """The array's extent (i32), of a small array."""
+        return self.cx.once(("extent", self.array.extents[self.index]), lambda: self.uniform(self.array.extents[self.index]))
+
+    @property
+    def step(self) -> Value:
+        """The stride in bytes (i32), modulo 2**32."""
+        step = self.array.steps[self.index]
+        return self.cx.once(("step", step), lambda: self.uniform(step))
+
+    @property
+    def far_end(self) -> Value:
+        """The offset of the lowest address along this axis from element 0, of a small array (i32, not positive)."""
+        if self.contiguous:
+            return const("i32", 0)
+        f = self.cx.f
+
+        def build() -> Value:
+            return f.intrinsic("smin", [f.mul(f.sub(self.extent, 1), self.step), const("i32", 0)])
+
+        return self.cx.once(("far end", id(self.array), self.index), build)
+
+    @property
+    def start(self) -> Value:
+        """The tile's offset (i32), of a small array."""
+        return narrow(self.cx, self.offset)
+
+    # Parts of the thread.
+
+    def thread_offset(self) -> Value:
+        """The lane's and the wave's part times the stride (i32)."""
+        f, cx = self.cx.f, self.cx
+
+        def build() -> Value:
+            lane, wave = thread_part(cx, self.layout, self.index)
+            return f.add(f.mul(lane, self.step), f.mul(wave, self.step))
+
+        return cx.cached(1, ("thread offset", *self._key), build)
+
+    def checked(self, at: int) -> Value:
+        """The lane's offset along this axis (i32) at register constant `at`: below 2**31 inside the array, OUTSIDE outside."""
+        return self.cx.cached(max(self.depth, 1), ("checked", *self._key, self.offset, at, self.guard), lambda: self._checked(at))
+
+    def _checked(self, at: int) -> Value:
+        f = self.cx.f
+        lane, wave = thread_part(self.cx, self.layout, self.index)
+        inside = self._inside(lane, wave, at)
+        if self.guard is not None:
+            inside = f.and_(inside, self.guard)
+        if self.small:
+            uniform = f.sub(f.mul(f.add(f.add(self.start, wave), at), self.step), self.far_end)
+        else:
+            uniform = f.mul(f.add(wave, at), self.step)
+        return f.select(inside, f.add(f.mul(lane, self.step), uniform), const("i32", OUTSIDE))
+
+    def _inside(self, lane: Value, wave: Value, at: int) -> Value:
+        f = self.cx.f
+        if self.small and not self.nonnegative:
+            return f.icmp("ult", f.add(lane, f.add(f.add(self.start, wave), at)), self.extent)
+        if self.small:
+            return f.icmp("slt", lane, f.sub(f.sub(self._left(), wave), at))
+        first, last = self._window()
+        if self.nonnegative:
+            return f.icmp("slt", lane, f.sub(f.sub(last, wave), at))
+        return f.icmp("ult", f.sub(f.add(lane, f.add(wave, at)), first), f.sub(last, first))
+
+    def _left(self) -> Value:
+        """How many elements there are from the tile's start on (i32, not negative), of a small array and a start that isn't negative."""
+        f = self.cx.f
+
+        def build() -> Value:
+            return f.sub(self.extent, f.intrinsic("umin", [self.start, self.extent]))
+
+        return self.cx.cached(self.depth, ("left", id(self.array), self.index, self.offset), build)
+
+    def _window(self) -> tuple[Value, Value]:
+        """The part of the tile that is inside, [first, last), of any array (i32): 0 <= first <= last <= size, up to emptiness."""
+        f, extent, size = self.cx.f, self.array.extents[self.index], const("i64", self.size)
+
+        def clamp(value: Value) -> Value:
+            # Two comparisons with selects: a minimum and a maximum would become one vector instruction.
+            low = f.select(f.icmp("slt", value, 0), const("i64", 0), value)
+            return f.cast("trunc", f.select(f.icmp("slt", low, size), low, size), "i32")
+
+        def build() -> tuple[Value, Value]:
+            offset = self.cx.get(self.offset)
+            last = clamp(f.intrinsic("ssub.sat", [extent, offset]))
+            if self.nonnegative:
+                return const("i32", 0), last
+            return clamp(f.intrinsic("ssub.sat", [const("i64", 0), offset])), last
+
+        return self.cx.cached(self.depth, ("window", id(self.array), self.index, self.offset, self.size), build)
+
+    # Tests.
+
+    def limit(self) -> Value:
+        """The tile is inside the array where its start is below this, both unsigned: i32 for a small array, else i64."""
+        f = self.cx.f
+
+        def build() -> Value:
+            if self.small:
+                return f.intrinsic("smax", [f.sub(self.extent, self.size - 1), const("i32", 0)])
+            room = f.sub(self.array.extents[self.index], self.size - 1)
+            return f.select(f.icmp("slt", room, 0), const("i64", 0), room)
+
+        return self.cx.once(("limit", id(self.array), self.index, self.size), build)
+
+    def fits(self, limit: Value) -> Value:
+        """Whether the whole tile is inside along this axis (i1), `limit` being `limit()` or 0."""
+        return self.cx.f.icmp("ult", self.start if self.small else self.cx.get(self.offset), limit)
+
+    def whole_groups(self, width: int) -> Value:
+        """Whether no group of `width` elements is cut by the array's end (i1): the extent is a multiple, or the tile is inside."""
+        f = self.cx.f
+
+        def build() -> Value:
+            extent = self.cx.f.cast("trunc", self.array.extents[self.index], "i32")
+            return f.or_(f.icmp("eq", f.and_(extent, width - 1), 0), self.fits(self.limit()))
+
+        return self.cx.cached(self.depth, ("whole", id(self.array), self.index, self.offset, self.size, width), build)
+
+
+class Address(NamedTuple):
+    """Where a group lies from its descriptor's base on: a lane's offset, at or above OUTSIDE to drop the access, and a uniform one.
+
+    The uniform offset takes no part in the hardware's check: it holds only what is known to be inside.
+    """
+
+    lane: Value
+    uniform: Value
+
+
+class Plan:
+    """The addresses of one load or store."""
+
+    def __init__(self, cx: Context, array: Array, layout: Layout, offsets: tuple[IRValue, ...], guard: Value | None = None) -> None:
+        """`guard` is a condition of the lane under which it takes part, or None where all do."""
+        self.cx, self.array, self.layout, self.guard = cx, array, layout, guard
+        self.axes = [Axis(cx, array, layout, offset, index) for index, offset in enumerate(offsets)]
+        self.width = group_width(cx, array, layout, offsets)
+        inner = cx.loop_depths[-1] if cx.loop_depths else None
+        self.moving = [axis for axis in self.axes if inner is not None and axis.depth >= inner]
+        self.resting = [axis for axis in self.axes if axis not in self.moving]
+
+    def groups(self, width: int) -> list[Group]:
+        return groups(self.layout, self.array.type.axis, width)
+
+    # Which way to go.
+
+    def condition(self, *, moving: bool) -> Value | None:
+        """When groups of the full width, and `moving` addresses, may be used (i1); None for always.
+
+        What doesn't change in the loop is folded into a bound, so that each moving axis costs one comparison.
+        """
+        f = self.cx.f
+        settled: list[Value] = []
+        depth = 0
+        for axis in self.axes:
+            if axis.contiguous and self.width > 1 and not (moving and axis in self.moving):
+                settled.append(axis.whole_groups(self.width))
+                depth = max(depth, axis.depth)
+        if not self.array.type.small:
+            settled.append(self.reachable())
+        elif moving:
+            settled += [f_ for axis in self.moving if (f_ := self._forward(axis)) is not None]
+
+        def both(x: Value | None, y: Value) -> Value:
+            return y if x is None else f.and_(x, y)
+
+        if not moving:
+            total: Value | None = None
+            for condition in settled:
+                total = both(total, condition)
+            return total
+
+        def bound() -> Value:
+            limit = self.moving[0].limit()
+            for condition in settled:
+                limit = f.select(condition, limit, const(limit.type, 0))
+            return limit
+
+        first, *others = self.moving
+        result = first.fits(self.cx.cached(depth, ("bound", id(self)), bound))
+        for axis in others:
+            result = f.and_(result, axis.fits(axis.limit()))
+        return result
+
+    def _forward(self, axis: Axis) -> Value | None:
+        """Whether the stride along `axis` isn't negative; None where that is known."""
+        if axis.contiguous:
+            return None
+        return self.cx.once(("forward", id(self.array), axis.index), lambda: self.cx.f.icmp("sge", self.array.steps[axis.index], 0))
+
+    def reachable(self) -> Value:
+        """Whether a tile's elements lie within 2**31 bytes of its first (i1), or the array is empty: what descriptors of large arrays need."""
+        f, cx = self.cx.f, self.cx
+
+        def build() -> Value:
+            ok, span = const("i1", 1), const("i64", 16)
+            empty = const("i1", 0)
+            for axis in self.axes:
+                empty = f.or_(empty, f.icmp("eq", self.array.extents[axis.index], 0))
+                step = self.array.steps[axis.index]
+                if axis.size == 1 or axis.contiguous:
+                    span = f.add(span, (axis.size - 1) * axis.array.type.dtype.bytes)
+                    continue
+                ok = f.and_(ok, f.icmp("ult", step, OUTSIDE))
+                span = f.add(span, f.mul(step, axis.size - 1))
+            return f.or_(empty, f.and_(ok, f.icmp("ult", span, OUTSIDE)))
+
+        return cx.once(("reachable", id(self.array), self.layout.shape), build)
+
+    # Buffer addresses.
+
+    def descriptor(self, *, moving: bool) -> Value:
+        """The buffer descriptor that the addresses are relative to."""
+        f, cx, array = self.cx.f, self.cx, self.array
+
+        def make(base: Value) -> Value:
+            flags = const("i32", cx.arch.buffer_flags)
+            return f.intrinsic(
+                "amdgcn.make.buffer.rsrc", [base, const("i16", 0), const("i64", OUTSIDE), flags],
+                "ptr addrspace(8)", ["ptr addrspace(8)", "ptr addrspace(1)"],
+            )  # fmt: skip
+
+        def lowest() -> Value:
+            total = const("i32", 0)
+            for axis in self.axes:
+                total = f.add(total, axis.far_end)
+            return make(f.gep(array.base, f.cast("sext", total, "i64")))
+
+        if array.type.small:
+            return cx.once(("descriptor", id(array)), lowest)
+
+        def first(base: Value, axes: list[Axis]) -> Value:
+            for axis in axes:
+                base = f.gep(base, f.mul(cx.get(axis.offset), array.steps[axis.index]))
+            return base
+
+        resting, later = (self.resting, self.moving) if moving else (self.axes, [])
+        depth = max((axis.depth for axis in resting), default=0)
+        key = ("base", id(array), *((axis.index, axis.offset) for axis in resting))
+        if not later:
+            return cx.cached(depth, ("tile", *key), lambda: make(first(array.base, resting)))
+        return make(first(cx.cached(depth, key, lambda: first(array.base, resting)), later))
+
+    def addresses(self, found: list[Group]) -> list[Address]:
+        """Checked addresses: they hold whatever the offsets are."""
+        zero = const("i32", 0)
+        if not self.axes:
+            return [Address(self._guarded(zero), zero)]
+        self.axes[-1].guard = self.guard
+        return [Address(self._sum([axis.checked(at) for axis, at in zip(self.axes, group.at, strict=True)]), zero) for group in found]
+
+    def moving_addresses(self, found: list[Group]) -> list[Address]:
+        """Addresses in a loop where the tile is inside along each axis whose offset changes: the change is in the uniform part."""
+        f, cx, small = self.cx.f, self.cx, self.array.type.small
+        depth = max(1, *(axis.depth for axis in self.resting)) if self.resting else 1
+        if self.resting:
+            self.resting[-1].guard = self.guard
+        common = const("i32", 0)
+        if small:
+            for axis in self.moving:
+                common = f.add(common, f.mul(axis.start, axis.step))
+        result: list[Address] = []
+        for group in found:
+
+            def hoisted(at: tuple[int, ...] = group.at) -> Value:
+                total = self._sum([axis.checked(at[axis.index]) for axis in self.resting])
+                for axis in self.moving:
+                    total = f.add(total, axis.thread_offset())
+                return total if self.resting else self._guarded(total)
+
+            lane = cx.cached(depth, ("moving", id(self), *(group.at[axis.index] for axis in self.resting)), hoisted)
+            uniform = common
+            for axis in self.moving:
+                at = group.at[axis.index]
+                if axis.contiguous:
+                    lane = f.add(lane, at * self.array.type.dtype.bytes)
+                elif at:
+                    along = cx.once(("along", id(self.array), axis.index, at), lambda a=axis, at=at: f.mul(a.step, at))
+                    uniform = f.add(uniform, along)
+            result.append(Address(lane, uniform))
+        return result
+
+    def _guarded(self, offset: Value) -> Value:
+        return offset if self.guard is None else self.cx.f.select(self.guard, offset, const("i32", OUTSIDE))
+
+    def _sum(self, offsets: list[Value]) -> Value:
+        if not offsets:
+            return const("i32", 0)
+        total, *rest = offsets
+        for offset in rest:
+            total = self.cx.f.intrinsic("uadd.sat", [total, offset])
+        return total
+
+    # Addresses of 64 bits, for large arrays that no descriptor reaches.
+
+    def pointers(self, found: list[Group]) -> list[tuple[Value, Value]]:
+        """For groups of one element each: whether it is inside (i1), and its address (meaningless outside)."""
+        f, cx = self.cx.f, self.cx
+        made: dict[tuple[int, int], tuple[Value, Value]] = {}
+        result: list[tuple[Value, Value]] = []
+        for group in found:
+            inside, offset = self.guard if self.guard is not None else const("i1", 1), const("i64", 0)
+            for axis, at in zip(self.axes, group.at, strict=True):
+                if (axis.index, at) not in made:
+                    lane, wave = thread_part(cx, self.layout, axis.index)
+                    part = f.cast("zext", f.add(lane, f.add(wave, at)), "i64")
+                    # Counted from the array's end, so that an offset near the limits of i64 can't wrap into the array.
+                    last = f.intrinsic("ssub.sat", [self.array.extents[axis.index], cx.get(axis.offset)])
+                    first = f.intrinsic("ssub.sat", [const("i64", 0), cx.get(axis.offset)])
+                    ok = f.and_(f.icmp("slt", part, last), f.icmp("sge", part, first))
+                    made[axis.index, at] = ok, f.mul(f.add(cx.get(axis.offset), part), self.array.steps[axis.index])
+                ok, along = made[axis.index, at]
+                inside, offset = f.and_(inside, ok), f.add(offset, along)
+            result.append((inside, f.gep(self.array.base, offset)))
+        return result

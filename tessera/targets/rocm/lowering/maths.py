@@ -1,0 +1,1 @@
+"""Exponentials, logarithms and reciprocal square roots."""

@@ -1,0 +1,287 @@
+"""Global memory: loads and stores of tiles, and the program's place in the grid.
+
+`access.py` says how addresses are made. A load or store has up to two forms, between which a uniform branch chooses at run time: wide groups
+where the array's end cuts none of them (in a loop: and where the tile is inside along the axes that move), else one element at a time. The
+second form is rare, and made so that it costs the first one no registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ....dtypes import DType, Kind
+from ....ir.core import Op
+from ....ir.core import Value as IRValue
+from ....ir.ops.memory import Extent, Load, NumPrograms, ProgramId, Store, Stride
+from ....llvmtext import Function, Value, bits, const, lanes, like, vector
+from ..layout import Layout, replicated
+from ..ops import MemoryFence, ScheduleFence
+from .access import Address, Group, Plan
+from .context import Context, lowers
+
+_LIKELY = '!{!"branch_weights", i32 2000, i32 1}'
+
+_MOVING_LIMIT = 64  # registers beyond which a loop's access has one form only: more code would cost more than it saves
+
+
+# ---- the grid and the arguments ----------------------------------------------------------------------------------------------
+
+
+@lowers(ProgramId)
+def lower_program_id(cx: Context, op: ProgramId) -> None:
+    def build() -> Value:
+        return cx.f.cast("zext", cx.f.call(f"llvm.amdgcn.workgroup.id.{'xyz'[op.axis]}", "i32", []), "i64")
+
+    cx.set(op.result, cx.once(("program id", op.axis), build))
+
+
+@lowers(NumPrograms)
+def lower_num_programs(cx: Context, op: NumPrograms) -> None:
+    """From the dispatch packet, which counts work-items (HSA: grid_size_x, _y, _z at bytes 12, 16 and 20)."""
+
+    def build() -> Value:
+        f = cx.f
+        packet = cx.once("dispatch packet", lambda: f.call("llvm.amdgcn.dispatch.ptr", "ptr addrspace(4)", []))
+        items = f.load("i32", f.gep(packet, 12 + 4 * op.axis), 4, f", !invariant.load !{cx.module.metadata('!{}')}")
+        threads = cx.num_waves * cx.arch.wave_size if op.axis == 0 else 1
+        return f.cast("zext", f.binary("udiv", items, const("i32", threads)), "i64")
+
+    cx.set(op.result, cx.once(("number of programs", op.axis), build))
+
+
+@lowers(Extent)
+def lower_extent(cx: Context, op: Extent) -> None:
+    cx.set(op.result, cx.arrays[op.array].extents[op.axis])
+
+
+@lowers(Stride)
+def lower_stride(cx: Context, op: Stride) -> None:
+    cx.set(op.result, cx.arrays[op.array].strides[op.axis])
+
+
+# ---- pieces of tiles ---------------------------------------------------------------------------------------------------------
+
+
+def raw_type(size: int) -> str:
+    """The integer type in which `size` bytes (a power of two, at most 16) are loaded and stored."""
+    return f"i{8 * size}" if size <= 4 else vector(size // 4, "i32")
+
+
+def concatenate(f: Function, pieces: Sequence[Value]) -> Value:
+    """One vector of the elements of several (vectors of one element type), in order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    half = 1 << (len(pieces) - 1).bit_length() - 1
+    left, right = concatenate(f, pieces[:half]), concatenate(f, pieces[half:])
+    a, b = lanes(left.type), lanes(right.type)
+    if b < a:
+        right = f.shuffle(right, None, [*range(b), *[-1] * (a - b)])
+    return f.shuffle(left, right, range(a + b))
+
+
+def assemble(f: Function, found: Sequence[Group], pieces: Sequence[Value]) -> Value:
+    """The tile whose groups of registers are `pieces`, vectors all."""
+    whole = concatenate(f, pieces)
+    order = [register for group in found for register in group.registers]
+    place = {register: at for at, register in enumerate(order)}
+    return f.shuffle(whole, None, [place[register] for register in range(len(order))])
+
+
+def from_memory(f: Function, raw: Value, dtype: DType, count: int) -> Value:
+    """A raw piece as a vector of `count` elements in their register type."""
+    items = f.bitcast(raw, vector(count, dtype.llvm_memory))
+    return f.icmp("ne", items, 0) if dtype.kind is Kind.BOOL else items
+
+
+def to_memory(f: Function, items: Value, dtype: DType) -> Value:
+    """The reverse of `from_memory`."""
+    if dtype.kind is Kind.BOOL:
+        items = f.cast("zext", items, like(items.type, "i8"))
+    return f.bitcast(items, raw_type(bits(items.type) // 8))
+
+
+# ---- loads -------------------------------------------------------------------------------------------------------------------
+
+
+def _layout(cx: Context, value: IRValue) -> Layout:
+    """The layout of a tile; a scalar, as an array of rank 0 has it, is one register everywhere."""
+    return value.layout if value.tile.shape else replicated((), num_waves=1, wave_size=cx.arch.wave_size)
+
+
+def _choose(cx: Context, condition: Value | None, wide: Callable[[], list[Value]], single: Callable[[], list[Value]]) -> list[Value]:
+    """What `wide` gives where the condition holds, else what `single` gives."""
+    if condition is None or condition.text == "true":
+        return wide()
+    f = cx.f
+    fast, slow, inside, join = f.label("wide"), f.label("aside"), f.label("single"), f.label("join")
+    f.branch_if(condition, fast, slow, f", !prof !{cx.module.metadata(_LIKELY)}")
+    f.position(fast)
+    with cx.scope(fast):  # what is made here isn't known elsewhere
+        first = wide()
+    fast_end = f.current
+    f.branch(join)
+    f.position(slow)
+    f.position(inside)
+    with cx.aside(slow):
+        second = single()
+    slow_end = f.current
+    f.branch(join)
+    f.position(slow)
+    f.branch(inside)
+    f.position(join)
+    merged: list[Value] = []
+    for a, b in zip(first, second, strict=True):
+        phi = f.phi(a.type)
+        phi.add(a, fast_end)
+        phi.add(b, slow_end)
+        merged.append(phi.value)
+    return merged
+
+
+@lowers(Load)
+def lower_load(cx: Context, op: Load) -> None:
+    f, dtype, layout = cx.f, op.result.tile.dtype, _layout(cx, op.result)
+    plan = Plan(cx, cx.arrays[op.array], layout, op.offsets)
+    other = cx.get(op.other)
+    fill = None if other.text in ("0", "0.0", "false") else other
+    found = plan.groups(plan.width)
+    moving = bool(plan.moving) and (plan.width > 1 or layout.count <= _MOVING_LIMIT)
+    condition = plan.condition(moving=moving)
+    # What the wide form needs from outside is made before the branch.
+    addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
+    descriptor = plan.descriptor(moving=moving)
+
+    def wide() -> list[Value]:
+        return [_buffer_load(cx, descriptor, at, dtype, plan.width, fill) for at in addresses]
+
+    def single() -> list[Value]:
+        ones = plan.groups(1)
+        if plan.array.type.small:
+            base = plan.descriptor(moving=False)
+            items = [_buffer_load(cx, base, at, dtype, 1, fill) for at in plan.addresses(ones)]
+        else:
+            items = [_pointer_load(cx, plan.array.base, *at, dtype, fill) for at in plan.pointers(ones)]
+        by_register = {one.registers[0]: item for one, item in zip(ones, items, strict=True)}
+        small_type = raw_type(dtype.bytes)
+        packed: list[Value] = []
+        for group in found:
+            parts = [by_register[r] for r in group.registers]
+            packed.append(parts[0] if len(parts) == 1 else f.bitcast(_join(f, parts, small_type), raw_type(dtype.bytes * len(parts))))
+        return packed
+
+    pieces = [from_memory(f, raw, dtype, plan.width) for raw in _choose(cx, condition, wide, single)]
+    whole = assemble(f, found, pieces)
+    cx.set(op.result, whole if op.shape else cx.uniform(f.extract(whole, 0)))
+
+
+def _join(f: Function, parts: Sequence[Value], type_: str) -> Value:
+    return concatenate(f, list(parts)) if type_.startswith("<") else f.build(parts)
+
+
+def _buffer_load(cx: Context, descriptor: Value, at: Address, dtype: DType, count: int, fill: Value | None) -> Value:
+    """A group's raw bytes; elements outside are 0, or `fill`."""
+    f, type_ = cx.f, raw_type(dtype.bytes * count)
+    raw = f.intrinsic("amdgcn.raw.ptr.buffer.load", [descriptor, *at, const("i32", 0)], type_, [type_])
+    if fill is None:
+        return raw
+    return f.select(f.icmp("sgt", at.lane, -1), raw, _filled(f, fill, dtype, count))
+
+
+def _filled(f: Function, fill: Value, dtype: DType, count: int) -> Value:
+    return to_memory(f, f.splat(fill, count), dtype)
+
+
+def _pointer_load(cx: Context, safe: Value, inside: Value, pointer: Value, dtype: DType, fill: Value | None) -> Value:
+    """One element by a 64-bit address; lanes outside read the array's first element, and drop it. (An empty array doesn't come here.)"""
+    f, type_ = cx.f, raw_type(dtype.bytes)
+    raw = f.load(type_, f.select(inside, pointer, safe), dtype.bytes)
+    return f.select(inside, raw, const(type_, 0) if fill is None else _filled(f, fill, dtype, 1))
+
+
+# ---- stores ------------------------------------------------------------------------------------------------------------------
+
+
+def owner(cx: Context, layout: Layout) -> Value | None:
+    """Whether this thread is the one, of those that hold the same elements, that stores them (i1); None where each is."""
+    f = cx.f
+
+    def build() -> Value | None:
+        conditions: list[Value] = []
+        if layout.replicated_lanes:
+            conditions.append(f.icmp("eq", f.and_(cx.lane, layout.replicated_lanes), 0))
+        if layout.replicated_waves:
+            conditions.append(f.icmp("eq", f.and_(cx.wave, layout.replicated_waves), 0))
+        if cx.num_waves > layout.num_waves:
+            conditions.append(f.icmp("ult", cx.wave, layout.num_waves))
+        total = conditions[0] if conditions else None
+        for condition in conditions[1:]:
+            total = f.and_(condition, total) if total is not None else condition
+        return total
+
+    return cx.cached(1, ("owner", layout.replicated_lanes, layout.replicated_waves, layout.num_waves), build)
+
+
+@lowers(Store)
+def lower_store(cx: Context, op: Store) -> None:
+    f, dtype, layout = cx.f, op.source.tile.dtype, _layout(cx, op.source)
+    array, value = cx.arrays[op.array], cx.get(op.source)
+    if not op.source.tile.shape:
+        value = f.splat(value, 1)
+    plan = Plan(cx, array, layout, op.offsets, owner(cx, layout))
+    found = plan.groups(plan.width)
+    moving = bool(plan.moving) and (plan.width > 1 or layout.count <= _MOVING_LIMIT)
+    condition = plan.condition(moving=moving)
+    addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
+    descriptor = plan.descriptor(moving=moving)
+
+    def piece(group: Group) -> Value:
+        return to_memory(f, f.shuffle(value, None, group.registers), dtype)
+
+    def wide() -> list[Value]:
+        for group, at in zip(found, addresses, strict=True):
+            _buffer_store(cx, descriptor, at, piece(group))
+        return []
+
+    def single() -> list[Value]:
+        plan.guard = owner(cx, layout)  # anew: it isn't kept in registers for this
+        ones = plan.groups(1)
+        if array.type.small:
+            base = plan.descriptor(moving=False)
+            for group, at in zip(ones, plan.addresses(ones), strict=True):
+                _buffer_store(cx, base, at, piece(group))
+        else:
+            for group, (inside, pointer) in zip(ones, plan.pointers(ones), strict=True):
+                _pointer_store(cx, inside, pointer, piece(group), dtype.bytes)
+        return []
+
+    _choose(cx, condition, wide, single)
+
+
+def _buffer_store(cx: Context, descriptor: Value, at: Address, raw: Value) -> None:
+    cx.f.intrinsic("amdgcn.raw.ptr.buffer.store", [raw, descriptor, *at, const("i32", 0)], "void")
+
+
+def _pointer_store(cx: Context, inside: Value, pointer: Value, raw: Value, align: int) -> None:
+    f = cx.f
+    write, after = f.label("write"), f.label("after")
+    f.branch_if(inside, write, after)
+    f.position(write)
+    f.store(raw, pointer, align)
+    f.branch(after)
+    f.position(after)
+
+
+# ---- fences ------------------------------------------------------------------------------------------------------------------
+
+
+@lowers(MemoryFence)
+def lower_memory_fence(cx: Context, op: Op) -> None:
+    """Without the restriction to LDS that `rocm.barrier` has: global accesses are complete before, and later ones read anew."""
+    cx.f.do('fence syncscope("workgroup") release')
+    cx.f.call("llvm.amdgcn.s.barrier", "void", [])
+    cx.f.do('fence syncscope("workgroup") acquire')
+
+
+@lowers(ScheduleFence)
+def lower_schedule_fence(cx: Context, op: Op) -> None:
+    cx.f.call("llvm.amdgcn.sched.barrier", "void", [const("i32", 0)])
