@@ -166,3 +166,8 @@ def at(location: Location | None) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def place(location: Location) -> None:
+    """Move the running `at` block on to `location`: what a tracer, which visits many expressions within one block, does at each."""
+    _current.set(location)
