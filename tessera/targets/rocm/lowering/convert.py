@@ -13,6 +13,7 @@ from ..layout import Layout, Movement, Shuffle
 from ..ops import ConvertLayout
 from .context import Context, lowers
 from .lanes import Source, bit, cost, from_words, move, to_words
+from .lds_access import gather
 
 
 @lowers(ConvertLayout)
@@ -28,13 +29,13 @@ def convert(cx: Context, value: Value, source: Layout, target: Layout) -> Value:
         return value
     mapping = layouts.register_map(source, target)
     if mapping is not None:
-        return cx.f.shuffle(value, None, mapping)
+        return gather(cx, value, [mapping])[0]
     if layouts.shuffle(source, target) is None:
         raise CompilerBug(f"a conversion from {source} to {target} reached the lowering; it must go through LDS")
     packed = _pack(source, target, bits(element(value.type)))
-    value = cx.f.shuffle(value, None, _registers(source, packed.source))
+    (value,) = gather(cx, value, [_registers(source, packed.source)])
     value = _shuffle(cx, value, packed)
-    return cx.f.shuffle(value, None, _registers(packed.target, target))
+    return gather(cx, value, [_registers(packed.target, target)])[0]
 
 
 def _registers(source: Layout, target: Layout) -> tuple[int, ...]:

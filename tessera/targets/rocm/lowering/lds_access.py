@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ....llvmtext import Value, bits, const, element, lanes, vector
 from .. import lds as lds_layouts
 from ..layout import Layout
-from ..ops import Barrier, LdsAlloc, LdsLoad, LdsStore, MemoryFence
+from ..ops import Barrier, LdsAlloc, LdsLoad, LdsStore
 from .context import Context, lowers
 from .lanes import linear
 
@@ -175,18 +175,6 @@ def barrier(cx: Context, op: Barrier) -> None:
     """Ordered for LDS only: without this metadata each fence would wait for the global loads in flight, without the fences LLVM might move
     LDS accesses across the barrier."""
     node = cx.module.metadata('!{!"amdgpu-synchronize-as", !"local"}')
-    _meet(cx, f", !mmra !{node}")
-
-
-@lowers(MemoryFence)
-def memory_fence(cx: Context, op: MemoryFence) -> None:
-    _meet(cx, "")
-
-
-def _meet(cx: Context, tail: str) -> None:
-    if cx.num_waves == 1:  # one wave needs the order, but nobody to meet
-        cx.f.do(f'fence syncscope("workgroup") acq_rel{tail}')
-        return
-    cx.f.do(f'fence syncscope("workgroup") release{tail}')
+    cx.f.do(f'fence syncscope("workgroup") release, !mmra !{node}')
     cx.f.call("llvm.amdgcn.s.barrier", "void", [])
-    cx.f.do(f'fence syncscope("workgroup") acquire{tail}')
+    cx.f.do(f'fence syncscope("workgroup") acquire, !mmra !{node}')
