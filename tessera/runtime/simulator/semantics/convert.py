@@ -9,9 +9,11 @@ from .numeric import (
     extend,
     fadd,
     float_to_half_toward_zero,
+    floor,
     fmul,
     intrinsic,
     narrow,
+    round_even,
     to_integer,
     truncate,
     widen,
@@ -47,7 +49,7 @@ rows(
     "f32 -> i32",
     v_cvt_i32_f32=lambda b, x: to_integer(b, x, "i32", True),
     v_cvt_u32_f32=lambda b, x: to_integer(b, x, "i32", False),
-    v_cvt_floor_i32_f32=lambda b, x: to_integer(b, intrinsic(b, "floor", x), "i32", True),
+    v_cvt_floor_i32_f32=lambda b, x: to_integer(b, floor(b, x), "i32", True),
     v_cvt_nearest_i32_f32=lambda b, x: to_integer(b, nearest(b, x), "i32", True),
 )
 aliases(BEFORE_GFX11, v_cvt_flr_i32_f32="v_cvt_floor_i32_f32", v_cvt_rpi_i32_f32="v_cvt_nearest_i32_f32")
@@ -69,7 +71,7 @@ rows("f64 -> f32", v_cvt_f32_f64=narrow)
 
 def nearest(b: Function, x: Value) -> Value:
     """floor(x + 0.5), the sum being rounded, as the ISA writes it."""
-    return intrinsic(b, "floor", fadd(b, x, constant(x, 0.5)))
+    return floor(b, fadd(b, x, constant(x, 0.5)))
 
 
 rows("i16 -> i32", on=GFX11_ON, v_cvt_i32_i16=lambda b, x: extend(b, x, "i32", True), v_cvt_u32_u16=lambda b, x: extend(b, x, "i32", False))
@@ -107,7 +109,7 @@ rows(
 
 def normalised(b: Function, x: Value, signed: bool) -> Value:
     """[-1, 1] or [0, 1] over the integers of 16 bits: scaled, rounded to nearest even, clamped."""
-    scaled = intrinsic(b, "roundeven", fmul(b, x, constant(x, 32767.0 if signed else 65535.0)))
+    scaled = round_even(b, fmul(b, x, constant(x, 32767.0 if signed else 65535.0)))
     if signed:
         scaled = b.select(b.fcmp("olt", scaled, constant(x, -32767.0)), constant(x, -32767.0), scaled)
     return to_integer(b, scaled, "i16", signed)

@@ -11,10 +11,12 @@ from tessera.llvmtext import Function, Value, element, like
 from .numeric import (
     as_float,
     bits_of,
+    ceil,
     constant,
     fabs,
     fadd,
     fdiv,
+    floor,
     fma,
     fma16,
     fmul,
@@ -32,7 +34,9 @@ from .numeric import (
     minimum_number16,
     multiply_add_to_odd,
     quiet,
+    round_even,
     to_odd,
+    trunc,
     two_sum,
     widen,
 )
@@ -141,15 +145,15 @@ for _suffix in ("f16", "f32", "f64"):
 
 def fraction(b: Function, x: Value, largest: float) -> Value:
     """x - floor(x), below 1: what rounds up to 1 becomes the largest value below it. Infinities give NaN."""
-    part = fsub(b, x, intrinsic(b, "floor", x))
+    part = fsub(b, x, floor(b, x))
     return b.select(b.fcmp("oge", part, constant(part, 1.0)), constant(part, largest), part)
 
 
 for _kind in ("f16", "f32", "f64"):
-    semantics(f"v_trunc_{_kind}", f"{_kind} -> {_kind}")(lambda b, x: intrinsic(b, "trunc", x))
-    semantics(f"v_ceil_{_kind}", f"{_kind} -> {_kind}")(lambda b, x: intrinsic(b, "ceil", x))
-    semantics(f"v_floor_{_kind}", f"{_kind} -> {_kind}")(lambda b, x: intrinsic(b, "floor", x))
-    semantics(f"v_rndne_{_kind}", f"{_kind} -> {_kind}")(lambda b, x: intrinsic(b, "roundeven", x))
+    semantics(f"v_trunc_{_kind}", f"{_kind} -> {_kind}")(trunc)
+    semantics(f"v_ceil_{_kind}", f"{_kind} -> {_kind}")(ceil)
+    semantics(f"v_floor_{_kind}", f"{_kind} -> {_kind}")(floor)
+    semantics(f"v_rndne_{_kind}", f"{_kind} -> {_kind}")(round_even)
 
 
 rows("f32 -> f32", v_fract_f32=lambda b, x: fraction(b, x, 1 - 2.0**-24))
@@ -159,7 +163,7 @@ rows("f64 -> f64", v_fract_f64=lambda b, x: fraction(b, x, 1 - 2.0**-53))
 @semantics("v_fract_f16", "f16 -> f16")
 def fraction16(b: Function, x: Value) -> Value:
     """The difference is exact in float and above 1 - 2^-12 would round to 1."""
-    part = fsub(b, x, intrinsic(b, "floor", x))
+    part = fsub(b, x, floor(b, x))
     largest = constant(part, 1 - 2.0**-11)
     return b.select(b.fcmp("ogt", part, largest), largest, part)
 

@@ -186,6 +186,43 @@ def float_to_bfloat(b: Function, x: Value) -> Value:
     return truncate(b, b.lshr(b.select(b.fcmp("uno", x, x), quiet, rounded), 16), "i16")
 
 
+# ---- rounding to integers ------------------------------------------------------------------------------------------------------
+
+
+def _sign_of(b: Function, size: Value, x: Value) -> Value:
+    return b.intrinsic("copysign", [size, x])
+
+
+def round_even(b: Function, x: Value) -> Value:
+    """To the nearest integer, ties to even. Hosts without an instruction would call a library function that not every system has."""
+    if llvm.host().has_f16c:  # implies SSE 4.1 on x86
+        return b.intrinsic("roundeven", [x])
+    size = fabs(b, x)
+    whole = constant(x, 2.0**52 if element(x.type) == "double" else 2.0**23)  # from here on every float is an integer
+    rounded = fsub(b, fadd(b, size, whole), whole)
+    return _sign_of(b, b.select(b.fcmp("olt", size, whole), rounded, size), x)
+
+
+def trunc(b: Function, x: Value) -> Value:
+    """Toward zero."""
+    if llvm.host().has_f16c:
+        return b.intrinsic("trunc", [x])
+    size = fabs(b, x)
+    near = round_even(b, size)
+    return _sign_of(b, b.select(b.fcmp("ogt", near, size), fsub(b, near, constant(x, 1.0)), near), x)
+
+
+def floor(b: Function, x: Value) -> Value:
+    if llvm.host().has_f16c:
+        return b.intrinsic("floor", [x])
+    near = round_even(b, x)
+    return _sign_of(b, b.select(b.fcmp("ogt", near, x), fsub(b, near, constant(x, 1.0)), near), x)
+
+
+def ceil(b: Function, x: Value) -> Value:
+    return b.intrinsic("ceil", [x]) if llvm.host().has_f16c else b.fneg(floor(b, b.fneg(x)))
+
+
 # ---- NaN, sign and subnormal rules ---------------------------------------------------------------------------------------------
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from .convert import from_integer, pack
 from .floating import fma16
 from .numeric import (
+    ceil,
     fadd,
     float_to_half_toward_zero,
+    floor,
     fma,
     fmul,
     fsub,
     half_to_float,
-    intrinsic,
     maximum,
     maximum16,
     maximum_number,
@@ -20,7 +21,9 @@ from .numeric import (
     minimum16,
     minimum_number,
     minimum_number16,
+    round_even,
     to_integer,
+    trunc,
     truncate,
 )
 from .table import GFX11_ON, GFX12_ON, Emit, rows, semantics
@@ -59,16 +62,9 @@ rows(
 rows("f32 f32 -> f32", on=GFX12_ON, s_minimum_f32=minimum, s_maximum_f32=maximum)
 rows("h16 h16 -> h16", on=GFX12_ON, s_minimum_f16=minimum16, s_maximum_f16=maximum16)
 
-_ROUNDING = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "rndne": "roundeven"}
-
-
-def _rounding(name: str) -> Emit:
-    return lambda b, x: intrinsic(b, name, x)
-
-
-for _name, _intrinsic in _ROUNDING.items():
+for _name, _round in {"ceil": ceil, "floor": floor, "trunc": trunc, "rndne": round_even}.items():
     for _kind in ("f32", "f16"):
-        semantics(f"s_{_name}_{_kind}", f"{_kind} -> {_kind}", on=GFX11_ON)(_rounding(_intrinsic))
+        semantics(f"s_{_name}_{_kind}", f"{_kind} -> {_kind}", on=GFX11_ON)(_round)
 
 rows(
     "i32 -> f32",
