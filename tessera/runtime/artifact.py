@@ -104,7 +104,8 @@ class Artifact:
     """A compiled kernel. Equality and hash are those of the content.
 
     `executor` names the hardware executor that the code is for; `matrix_core` is "wmma", "mfma" or "none". `line_table` maps code to
-    source: (pc, file, line), sorted by pc, each row holding up to the next. `resources` and `versions` are plain data.
+    source: (offset in .text, file, line), sorted by offset, each row holding up to the next; line 0 is code of no
+    line. `resources` and `versions` are plain data.
     Raises ArtifactError where the fields contradict each other.
     """
 

@@ -99,7 +99,7 @@ class DeviceArray:
         with hip_api.on_device(Device.parse(self.device).index):
             hip_api.copy(raw.ctypes.data, start, size, "hipMemcpyDeviceToHost", self.device)
         view = self._view
-        strided: npt.NDArray[Any] = np.ndarray(view.shape, view.dtype.numpy, raw.data, view.address - start, view.strides)
+        strided: Any = np.ndarray(view.shape, view.dtype.numpy, raw.data, view.address - start, view.strides)
         return strided.copy(order="C")
 
     def copy_from(self, array: npt.ArrayLike) -> None:

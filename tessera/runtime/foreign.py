@@ -60,7 +60,7 @@ def bind_foreign(kernel: Kernel, args: Sequence[object] | Mapping[str, object], 
         args = [args[name] for name in names]
     if len(args) != len(takes):
         raise LaunchError(f"kernel {kernel.name!r} takes {len(takes)} arguments ({', '.join(names)}), not {len(args)}")
-    kernarg = bytearray(kernel.descriptor.kernarg_size)
+    kernarg = bytearray(max([kernel.descriptor.kernarg_size, *(argument.offset + argument.size for argument in kernel.arguments)]))
     parameters: list[Parameter] = []
     arrays: list[ArrayView] = []
     buffers: list[Buffer] = []

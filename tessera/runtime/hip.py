@@ -56,10 +56,14 @@ _modules_lock = Lock()
 
 
 class HipExecutor:
-    """Runs code objects on HIP devices. Option: `stream`, a hip-python stream, its address, or None for the default stream."""
+    """Runs code objects on HIP devices.
+
+    Options: `stream` (a hip-python stream, its address, or None for the default stream), `dynamic_lds` (bytes that a foreign kernel takes
+    beyond its own).
+    """
 
     kind = "hip"
-    options = frozenset({"stream"})
+    options = frozenset({"dynamic_lds", "stream"})
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -184,4 +188,5 @@ def _launch(function: Any, request: LaunchRequest, kernarg: bytes, stream: Any, 
     segment = ctypes.create_string_buffer(kernarg, max(len(kernarg), 1))
     size = ctypes.c_size_t(len(kernarg))
     extra = (ctypes.c_void_p * 5)(_BUFFER_POINTER, ctypes.addressof(segment), _BUFFER_SIZE, ctypes.addressof(size), _END)
-    hip_api.call("hipModuleLaunchKernel", function, *request.grid, *request.block, 0, stream, None, ctypes.addressof(extra), about=about)
+    lds = int(request.options.get("dynamic_lds", 0))
+    hip_api.call("hipModuleLaunchKernel", function, *request.grid, *request.block, lds, stream, None, ctypes.addressof(extra), about=about)

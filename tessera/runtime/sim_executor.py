@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
 
 from .. import config
-from ..errors import LaunchError
+from ..errors import LaunchError, Location
 from .arguments import Buffer
 from .device import Device
 from .registry import LaunchRequest, LaunchResult
+from .simulator import engine
+from .simulator.loader import load_code_object
 from .views import HOST
 
 _KEPT = 256  # prepared programs
@@ -20,14 +22,15 @@ _KEPT = 256  # prepared programs
 class SimulatorExecutor:
     """Runs any arch's code objects that the simulator knows.
 
-    Options: `check` (the checking mode; TESSERA_SIM_CHECK is its default), `counters`, `threads` (0: one a core).
+    Options: `check` (the checking mode; TESSERA_SIM_CHECK is its default), `counters` (LDS bank conflicts too), `threads` (default: one a
+    core), `dynamic_lds` (bytes that a foreign kernel takes beyond its own).
     """
 
     kind = "sim"
-    options = frozenset({"check", "counters", "threads"})
+    options = frozenset({"check", "counters", "dynamic_lds", "threads"})
 
     def __init__(self) -> None:
-        self._programs: OrderedDict[tuple[str, str, bool], Any] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, str, bool], engine.Program] = OrderedDict()
         self._lock = Lock()
 
     def unavailable(self) -> str | None:
@@ -47,23 +50,22 @@ class SimulatorExecutor:
             request.grid,
             request.block,
             request.arguments.kernarg,
-            _writable_as_a_whole(request.arguments.buffers),
+            _buffers(request.arguments.buffers),
             counters=bool(request.options.get("counters", False)),
             check=check,
             threads=request.options.get("threads"),
+            dynamic_lds=int(request.options.get("dynamic_lds", 0)),
         )
         return LaunchResult(request, "rocm_sim", seconds=report.seconds, counters=report.counters, fidelity=report.fidelity)
 
-    def _program(self, request: LaunchRequest, check: bool) -> Any:
-        from .simulator import engine
-
+    def _program(self, request: LaunchRequest, check: bool) -> engine.Program:
         key = (request.key, request.kernel, check)
         with self._lock:
             program = self._programs.get(key)
             if program is not None:
                 self._programs.move_to_end(key)
                 return program
-        lines = request.artifact.line_table if request.artifact is not None else None
+        lines = _lines(request.code_object, request.artifact.line_table) if request.artifact is not None else None
         program = engine.prepare(request.code_object, request.kernel, check=check, lines=lines)
         with self._lock:
             self._programs[key] = program
@@ -72,12 +74,22 @@ class SimulatorExecutor:
         return program
 
 
-def _writable_as_a_whole(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Where arguments may overlap, memory is writable if any argument over it is: the simulator finds a buffer by address."""
-    written = [b for b in buffers if b.writable and b.size]
-    return [
-        b
-        if b.writable or not any(b.address < w.address + w.size and w.address < b.address + b.size for w in written)
-        else b._replace(writable=True)
-        for b in buffers
-    ]
+def _lines(code_object: bytes, table: Sequence[tuple[int, str, int]]) -> Callable[[int], Location | None]:
+    """Looks up the source line of a pc: that of the last row at or before it. Rows of line 0 are code of no line."""
+    starts = [offset for offset, _, _ in table]
+
+    def find(pc: int) -> Location | None:
+        row = bisect_right(starts, pc - load_code_object(code_object).text_address) - 1
+        return Location(table[row][1], table[row][2]) if row >= 0 and table[row][2] else None
+
+    return find
+
+
+def _buffers(buffers: Sequence[Buffer]) -> list[engine.Buffer]:
+    """The simulator's buffers. Where arguments overlap, memory is writable if any argument over it is: a buffer is found by address."""
+    written = [(b.address, b.address + b.size) for b in buffers if b.writable and b.size]
+
+    def writable(b: Buffer) -> bool:
+        return b.writable or any(b.address < end and start < b.address + b.size for start, end in written)
+
+    return [engine.Buffer(b.name, b.address, b.size, writable(b)) for b in buffers]
