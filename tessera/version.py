@@ -1,0 +1,3 @@
+"""The version of this package and compiler."""
+
+VERSION = "0.1.0"
