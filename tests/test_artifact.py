@@ -153,7 +153,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(plain, min_size=18, max_size=18) | plain, st.booleans())
 def test_a_valid_hash_over_other_contents(content: object, keep_most: bool) -> None:
     if keep_most and isinstance(content, list) and len(content) == 18:
