@@ -146,6 +146,10 @@ class UnsupportedInstructionError(SimulatorError):
     """The simulator doesn't know an instruction."""
 
 
+class TesseraWarning(UserWarning):
+    """Something that works but not as well as it could, such as registers that spill."""
+
+
 class CompilerBug(TesseraError):
     """Tessera broke its own rules: the pass and the IR before it are in the message."""
 

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from ...ir.core import Kernel
+from ... import config, llvm
+from ...errors import CompilerBug, ResourceError, TesseraError, TesseraWarning
+from ...ir.core import IRError, Kernel
+from ...ir.text import print_kernel
+from ...ir.verify import verify
+from . import codeobject, resources
+from .arch import Arch, compilable
+from .debuglines import line_table
+from .fences import fences
+from .lowering import lower_kernel
+from .ops import LdsAlloc
+from .pipeline import ROCM_PASSES
+from .spills import spill_lines
+
+Pass = Callable[[Kernel, Arch], None]
+
+PASSES: tuple[Pass, ...] = (*ROCM_PASSES, fences)
+"""Everything between Tile IR and the lowering to LLVM IR, in order."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +38,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Compilation:
-    """Everything that compiling a kernel for one arch gave."""
+    """Everything that compiling a kernel for one arch gave.
+
+    `lines` is the line table: (offset in the kernel's code in bytes, file, line), ordered.
+    """
 
     arch: str
     wave_size: int
@@ -35,5 +57,64 @@ class Compilation:
 
 
 def compile_kernel(kernel: Kernel, arch: str, options: Options) -> Compilation:
-    """Compile for `arch`. Raises UnsupportedArchError, UnsupportedDtypeError, ResourceError at the user's line; CompilerBug for ours."""
-    raise NotImplementedError
+    """Compile for `arch`; the kernel becomes its rocm-level form.
+
+    Raises UnsupportedArchError, UnsupportedDtypeError and ResourceError, at the user's line where there is one; CompilerBug for faults of
+    ours. Warns (TesseraWarning) where registers spill.
+    """
+    row = compilable(arch)
+    threads = kernel.num_waves * row.wave_size
+    if not 1 <= threads <= row.max_workgroup_threads:
+        raise ResourceError(
+            f"num_waves={kernel.num_waves} makes workgroups of {threads} threads; {row} takes 1 to {row.max_workgroup_threads}, "
+            f"so num_waves may be 1 to {row.max_waves}"
+        )
+    _run_passes(kernel, row)
+    rocm_ir = print_kernel(kernel)
+    allocations = [op for op in kernel.body.walk() if isinstance(op, LdsAlloc)]
+    lds_bytes = max((op.offset + op.result.layout.bytes for op in allocations), default=0)
+    try:
+        text = lower_kernel(kernel, row, lds_bytes=lds_bytes, fp_contract=options.fp_contract)
+        obj = llvm.compile_device(text, row.name, optimize=options.optimize, codegen=options.codegen)
+    except (IRError, llvm.LLVMError) as error:
+        raise CompilerBug(f"lowering for {row} failed: {error}\nthe IR:\n{rocm_ir}") from error
+    code = codeobject.link(obj)
+    found = resources.resources(code, kernel.name, row)
+    lines = tuple((entry.offset, entry.file, entry.line) for entry in line_table(obj))
+
+    def assembly() -> str:
+        return llvm.device_assembly(text, row.name, optimize=options.optimize, codegen=options.codegen)
+
+    if found.vgpr_spills or found.sgpr_spills:
+        _warn_of_spills(kernel, found, assembly())
+    matrix = Counter(getattr(op, "instruction", "") for op in kernel.body.walk() if op.name in ("rocm.wmma", "rocm.mfma"))
+    verdict: dict[str, int | str | list[str]] = {**asdict(found), "matrix_instruction": ", ".join(sorted(matrix)), "upcasts": []}
+    return Compilation(
+        row.name, row.wave_size, row.matrix_core, row.executor, code, rocm_ir, text, assembly, verdict, found.lds_bytes, lines
+    )  # fmt: skip
+
+
+def _run_passes(kernel: Kernel, arch: Arch) -> None:
+    checked = config.debug()
+    for step in PASSES:
+        before = print_kernel(kernel) if checked else ""
+        try:
+            step(kernel, arch)
+            if checked:
+                verify(kernel)
+        except TesseraError:
+            raise
+        except Exception as error:
+            shown = before or "run again with TESSERA_DEBUG=1 to see it"
+            raise CompilerBug(f"pass {step.__name__} failed: {error}\nthe IR before it:\n{shown}") from error
+
+
+def _warn_of_spills(kernel: Kernel, found: resources.Resources, assembly: str) -> None:
+    lines = spill_lines(assembly)
+    where = ", ".join(f"{file}:{line}" for file, line in lines[:5]) or "no line in particular"
+    warnings.warn(
+        f"kernel {kernel.name!r} spills {found.vgpr_spills} VGPRs and {found.sgpr_spills} SGPRs (of {found.vgprs} and {found.sgprs}), "
+        f"{found.scratch_bytes} bytes of scratch per work-item, at {where}; smaller tiles or more waves (num_waves) take fewer registers",
+        TesseraWarning,
+        stacklevel=3,
+    )

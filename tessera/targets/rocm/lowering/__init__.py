@@ -31,7 +31,8 @@ _UNUSED = (
 def lower_kernel(kernel: Kernel, arch: Arch, *, lds_bytes: int = 0, fp_contract: bool = False) -> str:
     """The LLVM IR module of a kernel whose tile values all have layouts. Raises CompilerBug where an op has no lowering."""
     module = Module(AMDGPU_TRIPLE)
-    module.named_metadata["llvm.module.flags"] = [module.metadata('!{i32 1, !"amdhsa_code_object_version", i32 500}')]
+    flags = ('i32 1, !"amdhsa_code_object_version", i32 500', 'i32 7, !"Dwarf Version", i32 5')
+    module.named_metadata["llvm.module.flags"] = [module.metadata(f"!{{{flag}}}") for flag in flags]
     if lds_bytes:
         module.globals.append(f"@lds = internal addrspace(3) global [{lds_bytes} x i8] poison, align 16")
     threads = kernel.num_waves * arch.wave_size

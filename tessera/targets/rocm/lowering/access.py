@@ -115,15 +115,16 @@ class Axis:
 
     # Parts of the thread.
 
+    def lane_offset(self) -> Value:
+        """The lane's part times the stride (i32)."""
+        cx = self.cx
+        lane, _ = thread_part(cx, self.layout, self.index)
+        return cx.cached(1, ("lane offset", *self._key), lambda: cx.f.mul(lane, self.step))
+
     def thread_offset(self) -> Value:
         """The lane's and the wave's part times the stride (i32)."""
-        f, cx = self.cx.f, self.cx
-
-        def build() -> Value:
-            lane, wave = thread_part(cx, self.layout, self.index)
-            return f.add(f.mul(lane, self.step), f.mul(wave, self.step))
-
-        return cx.cached(1, ("thread offset", *self._key), build)
+        _, wave = thread_part(self.cx, self.layout, self.index)
+        return self.cx.f.add(self.lane_offset(), self.cx.f.mul(wave, self.step))
 
     def checked(self, at: int) -> Value:
         """The lane's offset along this axis (i32) at register constant `at`: below 2**31 inside the array, OUTSIDE outside."""
@@ -135,11 +136,14 @@ class Axis:
         inside = self._inside(lane, wave, at)
         if self.guard is not None:
             inside = f.and_(inside, self.guard)
-        if self.small:
-            uniform = f.sub(f.mul(f.add(f.add(self.start, wave), at), self.step), self.far_end)
-        else:
-            uniform = f.mul(f.add(wave, at), self.step)
-        return f.select(inside, f.add(f.mul(lane, self.step), uniform), const("i32", OUTSIDE))
+
+        def first() -> Value:
+            start = f.add(self.start, wave) if self.small else wave
+            uniform = f.mul(start, self.step)
+            return f.add(self.lane_offset(), f.sub(uniform, self.far_end) if self.small else uniform)
+
+        base = self.cx.cached(max(self.depth, 1), ("first", *self._key, self.offset), first)
+        return f.select(inside, f.add(base, f.mul(self.step, at)), const("i32", OUTSIDE))
 
     def _inside(self, lane: Value, wave: Value, at: int) -> Value:
         f = self.cx.f
@@ -156,8 +160,8 @@ class Axis:
         """How many elements there are from the tile's start on (i32, not negative), of a small array and a start that isn't negative."""
         f = self.cx.f
 
-        def build() -> Value:
-            return f.sub(self.extent, f.intrinsic("umin", [self.start, self.extent]))
+        def build() -> Value:  # signed: the unsigned form would become a saturating subtraction, which only vector units have
+            return f.sub(self.extent, f.intrinsic("smin", [self.start, self.extent]))
 
         return self.cx.cached(self.depth, ("left", id(self.array), self.index, self.offset), build)
 
@@ -193,19 +197,27 @@ class Axis:
 
         return self.cx.once(("limit", id(self.array), self.index, self.size), build)
 
-    def fits(self, limit: Value) -> Value:
-        """Whether the whole tile is inside along this axis (i1), `limit` being `limit()` or 0."""
-        return self.cx.f.icmp("ult", self.start if self.small else self.cx.get(self.offset), limit)
+    def below(self, limit: Value) -> Value:
+        """A number (i32) that is negative where the tile's start is neither negative nor at or past a limit.
 
-    def whole_groups(self, width: int) -> Value:
-        """Whether no group of `width` elements is cut by the array's end (i1): the extent is a multiple, or the tile is inside."""
+        Two scalar instructions or three; a comparison whose result is used twice, by a branch and by a selection, costs more.
+        """
+        f = self.cx.f
+        start = self.start if self.small else self.cx.get(self.offset)
+        sign = f.sub(start, limit)
+        if not self.nonnegative:
+            sign = f.and_(sign, f.not_(start))
+        return sign if self.small else f.cast("trunc", f.lshr(sign, 32), "i32")
+
+    def uncut(self, width: int) -> Value:
+        """A number (i32) that is negative only where no group of `width` elements is cut by the array's end."""
         f = self.cx.f
 
-        def build() -> Value:
-            extent = self.cx.f.cast("trunc", self.array.extents[self.index], "i32")
-            return f.or_(f.icmp("eq", f.and_(extent, width - 1), 0), self.fits(self.limit()))
+        def multiple() -> Value:
+            rest = f.and_(f.cast("trunc", self.array.extents[self.index], "i32"), width - 1)
+            return f.select(f.icmp("eq", rest, 0), const("i32", OUTSIDE), const("i32", 0))
 
-        return self.cx.cached(self.depth, ("whole", id(self.array), self.index, self.offset, self.size, width), build)
+        return f.or_(self.below(self.limit()), self.cx.once(("multiple", id(self.array), self.index, width), multiple))
 
 
 class Address(NamedTuple):
@@ -235,52 +247,49 @@ class Plan:
 
     # Which way to go.
 
-    def condition(self, *, moving: bool) -> Value | None:
-        """When groups of the full width, and `moving` addresses, may be used (i1); None for always.
+    def gate(self, *, moving: bool) -> Value | None:
+        """A number (i32) that is negative where groups of the full width, and `moving` addresses, may be used; None for always.
 
-        What doesn't change in the loop is folded into a bound, so that each moving axis costs one comparison.
+        What doesn't change in the loop is folded into a limit, so that each moving axis costs one subtraction.
         """
-        f = self.cx.f
+        f, cx = self.cx.f, self.cx
+        result = None if self.array.type.small else self.reachable()
         settled: list[Value] = []
         depth = 0
+        if moving and self.array.type.small:
+            settled += [forward for axis in self.moving if (forward := self._forward(axis)) is not None]
         for axis in self.axes:
-            if axis.contiguous and self.width > 1 and not (moving and axis in self.moving):
-                settled.append(axis.whole_groups(self.width))
+            if not axis.contiguous or self.width == 1 or (moving and axis in self.moving):
+                continue
+            uncut = cx.cached(axis.depth, ("uncut", id(self)), lambda a=axis: a.uncut(self.width))
+            if moving:
+                settled.append(uncut)
                 depth = max(depth, axis.depth)
-        if not self.array.type.small:
-            settled.append(self.reachable())
-        elif moving:
-            settled += [f_ for axis in self.moving if (f_ := self._forward(axis)) is not None]
-
-        def both(x: Value | None, y: Value) -> Value:
-            return y if x is None else f.and_(x, y)
-
-        if not moving:
-            total: Value | None = None
-            for condition in settled:
-                total = both(total, condition)
-            return total
+            else:
+                result = uncut if result is None else f.and_(result, uncut)
 
         def bound() -> Value:
             limit = self.moving[0].limit()
-            for condition in settled:
-                limit = f.select(condition, limit, const(limit.type, 0))
+            for sign in settled:
+                limit = f.select(f.icmp("slt", sign, 0), limit, const(limit.type, 0))
             return limit
 
-        first, *others = self.moving
-        result = first.fits(self.cx.cached(depth, ("bound", id(self)), bound))
-        for axis in others:
-            result = f.and_(result, axis.fits(axis.limit()))
+        for axis in self.moving if moving else ():
+            inside = axis.below(axis.limit() if axis is not self.moving[0] else cx.cached(depth, ("bound", id(self)), bound))
+            result = inside if result is None else f.and_(result, inside)
         return result
 
     def _forward(self, axis: Axis) -> Value | None:
-        """Whether the stride along `axis` isn't negative; None where that is known."""
+        """A number (i32) that is negative where the stride along `axis` isn't; None where that is known."""
         if axis.contiguous:
             return None
-        return self.cx.once(("forward", id(self.array), axis.index), lambda: self.cx.f.icmp("sge", self.array.steps[axis.index], 0))
+        return self.cx.once(("forward", id(self.array), axis.index), lambda: self.cx.f.not_(axis.step))
 
     def reachable(self) -> Value:
-        """Whether a tile's elements lie within 2**31 bytes of its first (i1), or the array is empty: what descriptors of large arrays need."""
+        """A number (i32) that is negative where a tile's elements lie within 2**31 bytes of its first, or the array is empty.
+
+        Only so can a descriptor serve a large array.
+        """
         f, cx = self.cx.f, self.cx
 
         def build() -> Value:
@@ -292,22 +301,24 @@ class Plan:
                 if axis.size == 1 or axis.contiguous:
                     span = f.add(span, (axis.size - 1) * axis.array.type.dtype.bytes)
                     continue
-                ok = f.and_(ok, f.icmp("ult", step, OUTSIDE))
+                ok = f.and_(ok, f.icmp("eq", f.lshr(step, 31), 0))
                 span = f.add(span, f.mul(step, axis.size - 1))
-            return f.or_(empty, f.and_(ok, f.icmp("ult", span, OUTSIDE)))
+            fine = f.or_(empty, f.and_(ok, f.icmp("eq", f.lshr(span, 31), 0)))
+            return f.select(fine, const("i32", OUTSIDE), const("i32", 0))
 
         return cx.once(("reachable", id(self.array), self.layout.shape), build)
 
     # Buffer addresses.
 
-    def descriptor(self, *, moving: bool) -> Value:
-        """The buffer descriptor that the addresses are relative to."""
+    def descriptor(self, gate: Value | None = None, *, moving: bool = False) -> Value:
+        """The buffer descriptor that the addresses are relative to. Where `gate` isn't negative it refuses every offset."""
         f, cx, array = self.cx.f, self.cx, self.array
 
         def make(base: Value) -> Value:
+            size = const("i32", OUTSIDE) if gate is None else f.and_(gate, OUTSIDE)
             flags = const("i32", cx.arch.buffer_flags)
             return f.intrinsic(
-                "amdgcn.make.buffer.rsrc", [base, const("i16", 0), const("i64", OUTSIDE), flags],
+                "amdgcn.make.buffer.rsrc", [base, const("i16", 0), f.cast("zext", size, "i64"), flags],
                 "ptr addrspace(8)", ["ptr addrspace(8)", "ptr addrspace(1)"],
             )  # fmt: skip
 
@@ -315,22 +326,22 @@ class Plan:
             total = const("i32", 0)
             for axis in self.axes:
                 total = f.add(total, axis.far_end)
-            return make(f.gep(array.base, f.cast("sext", total, "i64")))
-
-        if array.type.small:
-            return cx.once(("descriptor", id(array)), lowest)
+            return f.gep(array.base, f.cast("sext", total, "i64"))
 
         def first(base: Value, axes: list[Axis]) -> Value:
             for axis in axes:
                 base = f.gep(base, f.mul(cx.get(axis.offset), array.steps[axis.index]))
             return base
 
+        if array.type.small:
+            base = cx.once(("lowest", id(array)), lowest)
+            return make(base) if gate is not None else cx.once(("descriptor", id(array)), lambda: make(base))
         resting, later = (self.resting, self.moving) if moving else (self.axes, [])
         depth = max((axis.depth for axis in resting), default=0)
-        key = ("base", id(array), *((axis.index, axis.offset) for axis in resting))
-        if not later:
-            return cx.cached(depth, ("tile", *key), lambda: make(first(array.base, resting)))
-        return make(first(cx.cached(depth, key, lambda: first(array.base, resting)), later))
+        base = cx.cached(
+            depth, ("base", id(array), *((axis.index, axis.offset) for axis in resting)), lambda: first(array.base, resting)
+        )  # fmt: skip
+        return make(first(base, later))
 
     def addresses(self, found: list[Group]) -> list[Address]:
         """Checked addresses: they hold whatever the offsets are."""

@@ -1,8 +1,9 @@
 """Loops and branches.
 
 Each loop and each branch gets a block in front of it that stays open while its inside is lowered (`Context.scope`): what is invariant is
-built there. Loops are tested at the bottom, and guarded at the top where a first trip isn't certain. Counters never overflow: with a step of
-one the next counter is at most the bound; other steps compare the distance to the bound, which fits the unsigned type.
+built there. Loops are tested at the bottom, and guarded at the top where a first trip isn't certain. No test depends on a counter that may
+have overflowed: with a step of 1 or -1 the loop ends where the counter equals the bound; other constant steps compare the distance to the
+bound, which fits the unsigned type; in 64 bits, or where the step isn't a constant, the trips are counted beforehand.
 """
 
 from __future__ import annotations
@@ -101,9 +102,9 @@ def lower_for(cx: Context, op: For) -> None:
     outside, front, head, after = f.current, f.label("preheader"), f.label("loop"), f.label("after")
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
     trips: Value | None = None
-    if by is None:
+    if by is None or (bits(start.type) == 64 and abs(by) != 1):  # scalar instructions can't compare 64 bits for order
         trips = _trip_count(cx, start, stop, step, signed)
-        enter = f.icmp("ne", trips, 0)
+        enter = const("i1", trips.integer != 0) if trips.integer is not None else f.icmp("ne", trips, 0)
     else:
         enter = f.icmp(less if by > 0 else greater, start, stop)
         if start.integer is not None and stop.integer is not None:
@@ -132,8 +133,8 @@ def lower_for(cx: Context, op: For) -> None:
             left = f.sub(rest.value, 1)
             rest.add(left, f.current)
             more = f.icmp("ne", left, 0)
-        elif by == 1:
-            more = f.icmp(less, following, stop)
+        elif by in (1, -1):
+            more = f.icmp("ne", following, stop)
         elif by is not None and by > 0:
             more = f.icmp("ugt", f.sub(stop, counter), by)
         else:
@@ -156,10 +157,15 @@ def _trip_count(cx: Context, start: Value, stop: Value, step: Value, signed: boo
 
     def count(low: Value, high: Value, by: Value) -> Value:
         distance = f.sub(f.sub(high, low), 1)
+        if (known := by.integer) is not None and known > 0 and known & (known - 1) == 0:
+            trips = f.add(f.lshr(distance, known.bit_length() - 1), 1)
+            return f.select(f.icmp("sgt" if signed else "ugt", high, low), trips, const(start.type, 0))
         some = f.icmp("sgt" if signed else "ugt", high, low)
         return f.select(some, f.add(f.binary("udiv", distance, by), 1), const(start.type, 0))
 
     one = const(start.type, 1)
+    if (by := step.integer) is not None and signed and by:
+        return count(start, stop, step) if by > 0 else count(stop, start, const(step.type, -by))
     if not signed:
         nonzero = f.icmp("ne", step, 0)
         return f.select(nonzero, count(start, stop, f.select(nonzero, step, one)), const(start.type, 0))

@@ -143,26 +143,27 @@ def _counter_range(of: Callable[[IRValue], Range], loop: For) -> Range:
 
 # ---- offsets in 32 bits ------------------------------------------------------------------------------------------------------
 
-UNREACHABLE = -(1 << 31)
-"""What `narrow` gives for an offset that doesn't fit 32 bits. With a tile's extent added it still isn't inside any array below 2**31."""
-
-
 def narrow(cx: Context, value: IRValue) -> Value:
-    """An i64 offset as i32: itself, or UNREACHABLE where it doesn't fit; built where the offset is known."""
+    """An i64 offset as i32, built where the offset is known.
+
+    One that doesn't fit becomes a number that, with a tile's extent added, isn't inside any array below 2**31 elements: the largest where
+    the offset is known not to be negative, the lowest otherwise.
+    """
 
     def build() -> Value:
         f, low, high = cx.f, *value_range(cx, value)
         owner = value.owner
         if isinstance(owner, arith.Cast) and owner.source.tile.dtype.bits == 32 and owner.source.tile.dtype.is_signed:
             return cx.get(owner.source)
+        beyond = const("i32", (1 << 31) - 1 if low >= 0 else -(1 << 31))
         wide = cx.get(value)
         short = f.cast("trunc", wide, "i32")
         if (known := wide.integer) is not None:
-            return short if -(1 << 31) <= known < 1 << 31 else const("i32", UNREACHABLE)
+            return short if -(1 << 31) <= known < 1 << 31 else beyond
         if low >= -(1 << 31) and high < 1 << 31:
             return short
         # The upper 33 bits are all 0 or all 1: compared for equality, which scalar instructions can do in 64 bits.
         same = f.icmp("eq", f.cast("sext", short, "i64"), wide) if low < 0 else f.icmp("eq", f.lshr(wide, 31), 0)
-        return f.select(same, short, const("i32", UNREACHABLE))
+        return f.select(same, short, beyond)
 
     return cx.cached(cx.depth(value), ("narrow", value), build)

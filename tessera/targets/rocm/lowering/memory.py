@@ -1,8 +1,9 @@
 """Global memory: loads and stores of tiles, and the program's place in the grid.
 
-`access.py` says how addresses are made. A load or store has up to two forms, between which a uniform branch chooses at run time: wide groups
-where the array's end cuts none of them (in a loop: and where the tile is inside along the axes that move), else one element at a time. The
-second form is rare, and made so that it costs the first one no registers.
+`access.py` says how addresses are made. A load or store has up to two forms: wide groups, right where the array's end cuts none of them (in a
+loop: and where the tile is inside along the axes that move), and one element at a time. Where the first isn't right its descriptor is made to
+refuse everything, and a branch, rarely taken, runs the second. (A branch with two sides would cost more: LLVM makes a chain of such.) The
+second form makes what it needs anew, so that it costs the first no registers.
 """
 
 from __future__ import annotations
@@ -108,32 +109,27 @@ def _layout(cx: Context, value: IRValue) -> Layout:
     return value.layout if value.tile.shape else replicated((), num_waves=1, wave_size=cx.arch.wave_size)
 
 
-def _choose(cx: Context, condition: Value | None, wide: Callable[[], list[Value]], single: Callable[[], list[Value]]) -> list[Value]:
-    """What `wide` gives where the condition holds, else what `single` gives."""
-    if condition is None or condition.text == "true":
-        return wide()
+def _unless(cx: Context, gate: Value | None, usual: list[Value], build: Callable[[], list[Value]]) -> list[Value]:
+    """`usual` where `gate` is negative (always, if there is none), else what `build` gives."""
+    if gate is None:
+        return usual
     f = cx.f
-    fast, slow, inside, join = f.label("wide"), f.label("aside"), f.label("single"), f.label("join")
-    f.branch_if(condition, fast, slow, f", !prof !{cx.module.metadata(_LIKELY)}")
-    f.position(fast)
-    with cx.scope(fast):  # what is made here isn't known elsewhere
-        first = wide()
-    fast_end = f.current
-    f.branch(join)
-    f.position(slow)
+    here, front, inside, join = f.current, f.label("aside"), f.label("single"), f.label("join")
+    f.branch_if(f.icmp("slt", gate, 0), join, front, f", !prof !{cx.module.metadata(_LIKELY)}")
+    f.position(front)
     f.position(inside)
-    with cx.aside(slow):
-        second = single()
-    slow_end = f.current
+    with cx.aside(front):
+        rare = build()
+    end = f.current
     f.branch(join)
-    f.position(slow)
+    f.position(front)
     f.branch(inside)
     f.position(join)
     merged: list[Value] = []
-    for a, b in zip(first, second, strict=True):
+    for a, b in zip(usual, rare, strict=True):
         phi = f.phi(a.type)
-        phi.add(a, fast_end)
-        phi.add(b, slow_end)
+        phi.add(a, here)
+        phi.add(b, end)
         merged.append(phi.value)
     return merged
 
@@ -146,18 +142,15 @@ def lower_load(cx: Context, op: Load) -> None:
     fill = None if other.text in ("0", "0.0", "false") else other
     found = plan.groups(plan.width)
     moving = bool(plan.moving) and (plan.width > 1 or layout.count <= _MOVING_LIMIT)
-    condition = plan.condition(moving=moving)
-    # What the wide form needs from outside is made before the branch.
+    gate = plan.gate(moving=moving)
     addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
-    descriptor = plan.descriptor(moving=moving)
-
-    def wide() -> list[Value]:
-        return [_buffer_load(cx, descriptor, at, dtype, plan.width, fill) for at in addresses]
+    descriptor = plan.descriptor(gate, moving=moving)
+    usual = [_buffer_load(cx, descriptor, at, dtype, plan.width, fill) for at in addresses]
 
     def single() -> list[Value]:
         ones = plan.groups(1)
         if plan.array.type.small:
-            base = plan.descriptor(moving=False)
+            base = plan.descriptor()
             items = [_buffer_load(cx, base, at, dtype, 1, fill) for at in plan.addresses(ones)]
         else:
             items = [_pointer_load(cx, plan.array.base, *at, dtype, fill) for at in plan.pointers(ones)]
@@ -169,7 +162,7 @@ def lower_load(cx: Context, op: Load) -> None:
             packed.append(parts[0] if len(parts) == 1 else f.bitcast(_join(f, parts, small_type), raw_type(dtype.bytes * len(parts))))
         return packed
 
-    pieces = [from_memory(f, raw, dtype, plan.width) for raw in _choose(cx, condition, wide, single)]
+    pieces = [from_memory(f, raw, dtype, plan.width) for raw in _unless(cx, gate, usual, single)]
     whole = assemble(f, found, pieces)
     cx.set(op.result, whole if op.shape else cx.uniform(f.extract(whole, 0)))
 
@@ -230,23 +223,21 @@ def lower_store(cx: Context, op: Store) -> None:
     plan = Plan(cx, array, layout, op.offsets, owner(cx, layout))
     found = plan.groups(plan.width)
     moving = bool(plan.moving) and (plan.width > 1 or layout.count <= _MOVING_LIMIT)
-    condition = plan.condition(moving=moving)
+    gate = plan.gate(moving=moving)
     addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
-    descriptor = plan.descriptor(moving=moving)
+    descriptor = plan.descriptor(gate, moving=moving)
 
     def piece(group: Group) -> Value:
         return to_memory(f, f.shuffle(value, None, group.registers), dtype)
 
-    def wide() -> list[Value]:
-        for group, at in zip(found, addresses, strict=True):
-            _buffer_store(cx, descriptor, at, piece(group))
-        return []
+    for group, at in zip(found, addresses, strict=True):
+        _buffer_store(cx, descriptor, at, piece(group))
 
     def single() -> list[Value]:
         plan.guard = owner(cx, layout)  # anew: it isn't kept in registers for this
         ones = plan.groups(1)
         if array.type.small:
-            base = plan.descriptor(moving=False)
+            base = plan.descriptor()
             for group, at in zip(ones, plan.addresses(ones), strict=True):
                 _buffer_store(cx, base, at, piece(group))
         else:
@@ -254,7 +245,7 @@ def lower_store(cx: Context, op: Store) -> None:
                 _pointer_store(cx, inside, pointer, piece(group), dtype.bytes)
         return []
 
-    _choose(cx, condition, wide, single)
+    _unless(cx, gate, [], single)
 
 
 def _buffer_store(cx: Context, descriptor: Value, at: Address, raw: Value) -> None:
