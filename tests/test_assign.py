@@ -112,6 +112,12 @@ def test_small_tiles(config: tuple[int, int, int], waves: int) -> None:
     both(matmul(*config, waves=waves), grid, matmul_inputs(19, 17, 21), np.full((19, 17), np.nan, np.float32))
 
 
+@pytest.mark.parametrize("config", [(96, 64, 48), (48, 32, 16), (32, 192, 32)])
+@pytest.mark.parametrize("waves", [1, 4])
+def test_extents_that_are_not_powers_of_two(config: tuple[int, int, int], waves: int) -> None:
+    both(matmul(*config, waves=waves), (2, 2, 1), matmul_inputs(100, 70, 60), np.full((100, 70), np.nan, np.float32))
+
+
 def test_an_epilogue_stays_in_the_accumulators_layout() -> None:
     text = matmul(128, 64, 32, out="f16", epilogue=bias_relu_epilogue(128, 64), result="%out")
     kernel = both(text, (1, 2, 1), matmul_inputs(100, 70, 40), np.full((100, 70), np.nan, np.float16))

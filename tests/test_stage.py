@@ -98,6 +98,11 @@ def test_small_tiles(config: tuple[int, int, int], waves: int) -> None:
     check(matmul(*config, waves=waves), grid, inputs(19, 17, 21), np.full((19, 17), np.nan, np.float32))
 
 
+@pytest.mark.parametrize("config", [(96, 64, 48), (48, 32, 16), (32, 192, 32)])
+def test_extents_that_are_not_powers_of_two(config: tuple[int, int, int]) -> None:
+    check(matmul(*config), (2, 2, 1), inputs(100, 70, 60), np.full((100, 70), np.nan, np.float32))
+
+
 def test_the_loop() -> None:
     kernel = staged(matmul(128, 128, 32))
     loop = loop_of(kernel)

@@ -401,7 +401,7 @@ class _Rewriter:
             self._want(value, wanted, dot) for value, wanted in ((dot.a, found.a), (dot.b, found.b), (dot.acc, found.acc))
         ]  # fmt: skip
         matrix = Wmma(*operands, instruction=dot.instruction)
-        matrix.result.layout = found.acc
+        matrix.result.layout, matrix.result.name = found.acc, dot.result.name
         self.replaced[dot.result] = matrix.result
         self.plan.home[matrix.result] = self.plan.home[dot.result]
         self.before.setdefault(dot, []).append(matrix)

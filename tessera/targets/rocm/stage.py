@@ -96,6 +96,7 @@ class _Stage:
             acc = matrix.result
             acc.layout = layouts.acc
             ops.append(matrix)
+        acc.name = op.result.name
         self.replaced[op.result] = acc
         return ops
 

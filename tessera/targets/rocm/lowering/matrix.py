@@ -1,4 +1,4 @@
-"""Matrix instructions and the scheduling fence.
+"""Matrix instructions.
 
 A matrix op's operands are wide register vectors made of fragments. Each fragment is cut out of its vector, the instruction is called for
 every fragment of the accumulator and every step along K, and the accumulators are put together again. Cutting and joining are vector
@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import cache
 from itertools import product
 
-from ....llvmtext import Value, const, lanes, null
+from ....llvmtext import Value, lanes, null
 from ..anchors import cut
 from ..layout import Layout
 from ..matrix import instruction
-from ..ops import ScheduleFence, Wmma
+from ..ops import Wmma
 from .context import Context, lowers
 
 
@@ -79,8 +79,3 @@ def _join(cx: Context, parts: list[tuple[tuple[int, ...], Value]], size: int) ->
         pairs = [cx.f.shuffle(x, y, range(2 * width)) for x, y in zip(values[::2], values[1::2], strict=False)]
         values = pairs if len(values) % 2 == 0 else [*pairs, cx.f.shuffle(values[-1], None, [*range(width), *[-1] * width])]
     return cx.f.shuffle(values[0], None, [order.index(register) for register in range(size)])
-
-
-@lowers(ScheduleFence)
-def schedule_fence(cx: Context, op: ScheduleFence) -> None:
-    cx.f.call("llvm.amdgcn.sched.barrier", "void", [const("i32", 0)])
