@@ -261,7 +261,7 @@ class Plan:
         for axis in self.axes:
             if not axis.contiguous or self.width == 1 or (moving and axis in self.moving):
                 continue
-            uncut = cx.cached(axis.depth, ("uncut", id(self)), lambda a=axis: a.uncut(self.width))
+            uncut = cx.cached(axis.depth, ("uncut", self), lambda a=axis: a.uncut(self.width))
             if moving:
                 settled.append(uncut)
                 depth = max(depth, axis.depth)
@@ -275,7 +275,7 @@ class Plan:
             return limit
 
         for axis in self.moving if moving else ():
-            inside = axis.below(axis.limit() if axis is not self.moving[0] else cx.cached(depth, ("bound", id(self)), bound))
+            inside = axis.below(axis.limit() if axis is not self.moving[0] else cx.cached(depth, ("bound", self), bound))
             result = inside if result is None else f.and_(result, inside)
         return result
 
@@ -370,7 +370,7 @@ class Plan:
                     total = f.add(total, axis.thread_offset())
                 return total if self.resting else self._guarded(total)
 
-            lane = cx.cached(depth, ("moving", id(self), *(group.at[axis.index] for axis in self.resting)), hoisted)
+            lane = cx.cached(depth, ("moving", self, *(group.at[axis.index] for axis in self.resting)), hoisted)
             uniform = common
             for axis in self.moving:
                 at = group.at[axis.index]
