@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -171,6 +170,8 @@ class Artifact:
 
         Raises ArtifactError where the file can't be written.
         """
+        import tempfile  # slow to import, and needed here alone
+
         target = Path(path)
         temporary = ""
         try:
