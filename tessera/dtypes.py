@@ -1,15 +1,16 @@
 """The element types: one row each, and nothing about them anywhere else.
 
-A dtype is stored in memory as `bits` bits (bool as one byte) and held in registers as the LLVM type `llvm`.
+A dtype is stored in memory as `bits` bits (bool as one byte) and held in registers as the LLVM type `llvm`. NumPy's counterpart of
+bfloat16 comes from ml_dtypes, whose import takes longer than all of ours: it is made when it is first asked for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -25,7 +26,7 @@ class Kind(Enum):
     FLOAT = "float"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
     """An element type. Compares and hashes by identity of its row; `str()` is the short name that IR texts use."""
 
@@ -34,7 +35,11 @@ class DType:
     kind: Kind
     bits: int  # in memory
     llvm: str  # in registers
-    numpy: NumpyDType
+
+    @property
+    def numpy(self) -> NumpyDType:
+        """NumPy's dtype of the same name."""
+        return _numpy(self.name)
 
     @property
     def bytes(self) -> int:
@@ -65,29 +70,37 @@ class DType:
     def __repr__(self) -> str:
         return f"tessera.{self.name}"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return parse, (self.short,)  # copies are the row itself
 
-def _row(name: str, short: str, kind: Kind, bits: int, llvm: str, scalar: type[np.generic] | None = None) -> DType:
-    return DType(name, short, kind, bits, llvm, np.dtype(scalar if scalar is not None else name))
+
+@cache
+def _numpy(name: str) -> NumpyDType:
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
 
 
-bool_ = _row("bool", "bool", Kind.BOOL, 8, "i1")
-int8 = _row("int8", "i8", Kind.INT, 8, "i8")
-int16 = _row("int16", "i16", Kind.INT, 16, "i16")
-int32 = _row("int32", "i32", Kind.INT, 32, "i32")
-int64 = _row("int64", "i64", Kind.INT, 64, "i64")
-uint8 = _row("uint8", "u8", Kind.UINT, 8, "i8")
-uint16 = _row("uint16", "u16", Kind.UINT, 16, "i16")
-uint32 = _row("uint32", "u32", Kind.UINT, 32, "i32")
-uint64 = _row("uint64", "u64", Kind.UINT, 64, "i64")
-float16 = _row("float16", "f16", Kind.FLOAT, 16, "half")
-bfloat16 = _row("bfloat16", "bf16", Kind.FLOAT, 16, "bfloat", ml_dtypes.bfloat16)
-float32 = _row("float32", "f32", Kind.FLOAT, 32, "float")
-float64 = _row("float64", "f64", Kind.FLOAT, 64, "double")
+bool_ = DType("bool", "bool", Kind.BOOL, 8, "i1")
+int8 = DType("int8", "i8", Kind.INT, 8, "i8")
+int16 = DType("int16", "i16", Kind.INT, 16, "i16")
+int32 = DType("int32", "i32", Kind.INT, 32, "i32")
+int64 = DType("int64", "i64", Kind.INT, 64, "i64")
+uint8 = DType("uint8", "u8", Kind.UINT, 8, "i8")
+uint16 = DType("uint16", "u16", Kind.UINT, 16, "i16")
+uint32 = DType("uint32", "u32", Kind.UINT, 32, "i32")
+uint64 = DType("uint64", "u64", Kind.UINT, 64, "i64")
+float16 = DType("float16", "f16", Kind.FLOAT, 16, "half")
+bfloat16 = DType("bfloat16", "bf16", Kind.FLOAT, 16, "bfloat")
+float32 = DType("float32", "f32", Kind.FLOAT, 32, "float")
+float64 = DType("float64", "f64", Kind.FLOAT, 64, "double")
 
 ALL: tuple[DType, ...] = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64)
 
 _BY_SHORT = {d.short: d for d in ALL}
-_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL if d is not bfloat16}
 
 
 def parse(short: str) -> DType:
@@ -97,7 +110,10 @@ def parse(short: str) -> DType:
 
 def from_numpy(dtype: DTypeLike) -> DType:
     """The dtype of the same name as NumPy's (byte order must be native). Raises TypeError, listing what exists."""
-    found = _BY_NUMPY.get(np.dtype(dtype))
+    wanted = np.dtype(dtype)
+    found = _BY_NUMPY.get(wanted)
+    if found is None and str(wanted) == "bfloat16" and wanted == bfloat16.numpy:
+        return bfloat16
     if found is None:
         raise TypeError(f"Tessera has no dtype for NumPy's {np.dtype(dtype)}; it has {', '.join(d.name for d in ALL)}")
     return found

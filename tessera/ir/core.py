@@ -147,7 +147,7 @@ class Op:
     location: Location | None
 
     def __init_subclass__(cls, *, name: str = "", traits: Trait = Trait.NONE) -> None:
-        dataclass(eq=False)(cls)
+        dataclass(eq=False, repr=False, match_args=False)(cls)
         if not name:  # an intermediate base: it only lends its fields
             return
         if name in OPS:

@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-import ml_dtypes
 import numpy as np
 
 from .. import dtypes
@@ -353,7 +352,7 @@ def _int_check(p: ScalarParameter) -> ScalarCheck:
 
 def _float_check(p: ScalarParameter) -> ScalarCheck:
     numpy_dtype, weak = p.dtype.numpy, p.weak
-    top = float(cast(Any, ml_dtypes).finfo(numpy_dtype).max)
+    top = float.fromhex("0x1.fep127") if p.dtype is dtypes.bfloat16 else float(np.finfo(cast(Any, numpy_dtype)).max)
 
     def word(value: Any) -> tuple[int | float, Any]:
         scalar: Any = np.array(value, numpy_dtype)[()]
