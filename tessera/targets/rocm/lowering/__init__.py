@@ -13,10 +13,14 @@ from ....llvm import AMDGPU_TRIPLE
 from ....llvmtext import Function, Module, Value, const
 from ..arch import Arch
 from . import control as control
+from . import convert as convert
 from . import convert_dtype as convert_dtype
 from . import elementwise as elementwise
+from . import lds_access as lds_access
 from . import maths as maths
+from . import matrix as matrix
 from . import memory as memory
+from . import reduce as reduce
 from . import shape as shape
 from .context import Array, Context, lower_block
 from .debug import DebugInfo
