@@ -284,7 +284,8 @@ class _Loop:
         self.names = names
         self.before, self.where = frame.vars, frame.where
         self.dropped: dict[str, Unbound] = {}
-        self.fixed: set[str] = set()  # numbers that the body gives the value they had before
+        self.fixed: set[str] = set()  # variables to which the body gives the value they had before
+        self.moving: set[str] = set()  # those to which it turned out not to
         self.slots: list[_Slot] = []
         for name in names:
             value = self.before.get(name, self)
@@ -326,13 +327,16 @@ class _Loop:
             slot.head.append(carried)
             self.frame.vars[slot.name] = carried
 
-    def state(self) -> tuple[Value, ...]:
-        """The variables at a block's end, in the guessed types. Raises _Again where a guess must change, KernelTypeError where it can't."""
+    def state(self, last: bool = True) -> tuple[Value, ...]:
+        """The variables at a block's end, in the guessed types; `last`: the block ends a trip.
+
+        Raises _Again where a guess must change, KernelTypeError where it can't.
+        """
         found: list[Value] = []
         for slot in self.live():
             value = self.frame.vars[slot.name]
             if isinstance(value, Carried):  # not assigned on the way: it stays what it was before the loop
-                if any(slot.guesses):
+                if last and any(slot.guesses) and slot.name not in self.moving:
                     self._fix(slot)
                     raise _Again
                 value = value.value
@@ -341,7 +345,7 @@ class _Loop:
             leaves: list[Any] = []
             if flatten(value, leaves) != slot.structure:
                 raise self._change(slot, slot.model, value, Mismatch(""))
-            if slot.name not in self.fixed and self._unmoved(slot, leaves):
+            if last and slot.name not in self.moving and self._unmoved(slot, leaves):
                 self._fix(slot)
                 raise _Again
             for i, leaf in enumerate(leaves):
@@ -368,6 +372,8 @@ class _Loop:
                 return None
             type_ = carried_type(old)
             if slot.name in self.fixed and type_ is not None:
+                self.fixed.discard(slot.name)
+                self.moving.add(slot.name)
                 slot.guesses = [carried_type(x) for x in slot.leaves]
                 raise _Again
             raise self._change(slot, old, leaf, Mismatch(""))
@@ -526,7 +532,7 @@ def staged_while(frame: Frame, node: ast.While) -> None:
             else:
                 go = arithmetic.constant(bool(test), dtypes.bool_)
             errors.place(frame.locate(node))
-            cond.ops.append(Yield((go.value, *loop.state())))
+            cond.ops.append(Yield((go.value, *loop.state(last=False))))
             loop.forget(assigned(node.test))
         with _region(frame, node, True), trace.inside(Block()) as body:
             loop.head(body)
