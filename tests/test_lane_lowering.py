@@ -236,7 +236,7 @@ def run(module: Module, f: Function, num_waves: int, inputs: dict[str, np.ndarra
             blocks[label] = []
         else:
             blocks[label].append(re.sub(r", !\S+( !\d+)?$", "", line.strip()))
-    memory = np.full(1 << 16, 0xA5, np.uint8)
+    memory = np.full(1 << 20, 0xA5, np.uint8)
     waves = [Wave(w, {name: x[w] for name, x in inputs.items()}, memory) for w in range(num_waves)]
     running = [wave.run(blocks) for wave in reversed(waves)]
     while running:

@@ -173,7 +173,9 @@ class _Bytes:
 @lowers(Barrier)
 def barrier(cx: Context, op: Barrier) -> None:
     """Ordered for LDS only: without this metadata each fence would wait for the global loads in flight, without the fences LLVM might move
-    LDS accesses across the barrier."""
+    LDS accesses across the barrier. A single wave's accesses are in order by themselves."""
+    if cx.num_waves == 1:
+        return
     node = cx.module.metadata('!{!"amdgpu-synchronize-as", !"local"}')
     cx.f.do(f'fence syncscope("workgroup") release, !mmra !{node}')
     cx.f.call("llvm.amdgcn.s.barrier", "void", [])
