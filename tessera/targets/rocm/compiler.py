@@ -15,17 +15,10 @@ from ...ir.verify import verify
 from . import codeobject, resources
 from .arch import Arch, compilable
 from .debuglines import line_table
-from .fences import fences
 from .lowering import lower_kernel
 from .ops import LdsAlloc
 from .pipeline import ROCM_PASSES
 from .spills import spill_lines
-
-Pass = Callable[[Kernel, Arch], None]
-
-PASSES: tuple[Pass, ...] = (*ROCM_PASSES, fences)
-"""Everything between Tile IR and the lowering to LLVM IR, in order."""
-
 
 @dataclass(frozen=True)
 class Options:
@@ -96,7 +89,7 @@ def compile_kernel(kernel: Kernel, arch: str, options: Options) -> Compilation:
 
 def _run_passes(kernel: Kernel, arch: Arch) -> None:
     checked = config.debug()
-    for step in PASSES:
+    for step in ROCM_PASSES:
         before = print_kernel(kernel) if checked else ""
         try:
             step(kernel, arch)
