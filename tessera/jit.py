@@ -247,8 +247,8 @@ class JitFunction:
         self._compiles += 1
         if self._compiles == STORM:
             warnings.warn(
-                f"kernel {self.__name__!r} has been compiled {STORM} times: a constexpr or a captured variable changes from launch to launch; "
-                "pass it as an argument",
+                f"kernel {self.__name__!r} has been compiled {STORM} times: a constexpr or a captured variable changes from launch to "
+                "launch; pass it as an argument",
                 stacklevel=4,
             )
         return compiled
@@ -282,7 +282,7 @@ def _describe(kernel: str, name: str, value: Any) -> tuple[Described, Any]:
         return weak, value
     try:
         if isinstance(value, np.generic):
-            return (dtypes.from_numpy(value.dtype), False), value
+            return (dtypes.from_numpy(cast(Any, value).dtype), False), cast(Any, value)
         array = view(value)
         if array is not None:
             found = classify(array)
@@ -299,8 +299,8 @@ def _describe(kernel: str, name: str, value: Any) -> tuple[Described, Any]:
     if isinstance(value, (int, float)):  # a subclass, such as an IntEnum
         return _describe(kernel, name, int(value) if isinstance(value, int) else float(value))
     raise LaunchError(
-        f"argument {name!r} of kernel {kernel!r} is {value!r:.60} ({type(value).__name__}); kernels take arrays, numbers and NumPy scalars. "
-        f"For anything else annotate the parameter: {name}: ts.constexpr"
+        f"argument {name!r} of kernel {kernel!r} is {value!r:.60} ({type(value).__name__}); kernels take arrays, numbers and NumPy "
+        f"scalars. For anything else annotate the parameter: {name}: ts.constexpr"
     )
 
 
@@ -442,4 +442,3 @@ def jit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         return JitFunction(function, chosen)
 
     return decorate if function is None else decorate(function)
-

@@ -63,8 +63,9 @@ def operand(x: Any, what: str = "an operand") -> Operand:
     if isinstance(x, values.TileValue) or values.is_number(x):
         return x
     if isinstance(x, np.generic):
-        dtype = promotion.as_dtype(x.dtype)
-        return constant(cast(Number, x.item()) if dtype.kind is not Kind.FLOAT else float(cast(Any, x)), dtype)
+        numpy_scalar = cast(Any, x)
+        dtype = promotion.as_dtype(numpy_scalar.dtype)
+        return constant(float(numpy_scalar) if dtype.is_float else numpy_scalar.item(), dtype)
     if isinstance(x, values.ArrayValue):
         raise KernelTypeError(f"the array {x.name!r} can't be {what}: load a tile of it with ts.load({x.name}, …)")
     if isinstance(x, np.ndarray):
@@ -288,7 +289,7 @@ def power(x: Any, y: Any) -> values.TileValue:
 
 
 def where(cond: Any, x: Any, y: Any) -> values.TileValue:
-    """`x` where `cond`, else `y`, elementwise, after broadcasting the three. A condition that is no bool counts as true where it isn't 0."""
+    """`x` where `cond`, else `y`, elementwise, after broadcasting. A condition that is no bool counts as true where it isn't 0."""
     c, a, b = operand(cond, "the condition of where"), operand(x, "an operand of where"), operand(y, "an operand of where")
     dtype, weak = common_dtype(a, b)
     shape = common_shape("where", shape_of(c), shape_of(a), shape_of(b))

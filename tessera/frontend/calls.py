@@ -109,7 +109,7 @@ def uses_tessera(function: types.FunctionType) -> bool:
     code = function.__code__
     if code not in _uses:
         _uses[code] = False  # for recursion
-        cells = {n: c for n, c in zip(code.co_freevars, function.__closure__ or (), strict=True)}
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         _uses[code] = any(_is_tessera(value) for value in _named_values(code, function.__globals__, cells))
     return _uses[code]
 
@@ -126,7 +126,7 @@ def _named_values(code: types.CodeType, globals_: dict[str, Any], cells: dict[st
 def _is_tessera(value: Any) -> bool:
     if isinstance(value, types.ModuleType):
         return value.__name__.split(".")[0] == "tessera"
-    if hasattr(type(value), STAGED_FUNCTION):
+    if hasattr(cast(Any, type(value)), STAGED_FUNCTION):
         return True
     if isinstance(value, types.FunctionType):
         return value.__module__.split(".")[0] == "tessera" or uses_tessera(value)

@@ -59,7 +59,7 @@ class Captures:
         self._seen.add((id(owner), name))
         self._objects[id(owner)] = owner  # keeps it alive, so that its id stays its own
         self._objects[id(value)] = value
-        plain = isinstance(value, _ATOMS) or _by_identity(value)
+        plain = _is_atom(value) or _by_identity(value)
         self._reads.append((read, value, None if plain else freeze(value)))
 
     def valid(self) -> bool:
@@ -102,6 +102,10 @@ def _global_names(code: types.CodeType) -> set[str]:
     return names
 
 
+def _is_atom(value: object) -> bool:
+    return isinstance(value, _ATOMS)
+
+
 def _by_identity(value: object) -> bool:
     return isinstance(value, _BY_IDENTITY)
 
@@ -111,12 +115,13 @@ def freeze(value: Any) -> Hashable:
 
     Objects of other classes count by identity; dataclasses by their fields.
     """
-    kind: type = type(value)
+    kind = cast(Any, type(value))
     if kind is float:
         return (kind, cast(float, value).hex())
     if isinstance(value, np.generic):
-        return (kind, value.dtype.str, value.tobytes())
-    if isinstance(value, _ATOMS):
+        scalar = cast(Any, value)
+        return (kind, scalar.dtype.str, scalar.tobytes())
+    if _is_atom(value):
         return (kind, value)
     if isinstance(value, (tuple, list)):
         return (kind, tuple(freeze(v) for v in cast("tuple[Any, ...]", value)))

@@ -7,7 +7,7 @@ import difflib
 import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..errors import KernelNameError, KernelTypeError
 from . import arithmetic, regions
@@ -28,20 +28,21 @@ def _name(frame: Frame, node: ast.Name) -> Any:
     return frame.read(node)
 
 
+_op: Any = operator
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.MatMult: operator.matmul,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
+    ast.Add: _op.add,
+    ast.Sub: _op.sub,
+    ast.Mult: _op.mul,
+    ast.Div: _op.truediv,
+    ast.FloorDiv: _op.floordiv,
+    ast.Mod: _op.mod,
+    ast.Pow: _op.pow,
+    ast.MatMult: _op.matmul,
+    ast.LShift: _op.lshift,
+    ast.RShift: _op.rshift,
+    ast.BitAnd: _op.and_,
+    ast.BitOr: _op.or_,
+    ast.BitXor: _op.xor,
 }
 
 
@@ -68,7 +69,7 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
             return ~value
 
 
-# ---- truth -----------------------------------------------------------------------------------------------------------------------------
+# ---- truth ---------------------------------------------------------------------------------------------------------------------
 
 
 def condition(frame: Frame, node: ast.AST, value: Any, what: str) -> Any:
@@ -141,9 +142,8 @@ def _compared(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Any, right: 
             raise frame.error(node, "`in` can't look for a run-time value: compare with each, as in (x == 1) | (x == 2)", KernelTypeError)
         found = operator.contains(right, left)
         return found if isinstance(op, ast.In) else not found
-    if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
-        if isinstance(op, (ast.Eq, ast.NotEq)):
-            raise frame.error(node, "arrays aren't compared: ts.load tiles of them, or write `is None`", KernelTypeError)
+    if isinstance(op, (ast.Eq, ast.NotEq)) and (isinstance(left, ArrayValue) or isinstance(right, ArrayValue)):
+        raise frame.error(node, "arrays aren't compared: ts.load tiles of them, or write `is None`", KernelTypeError)
     return COMPARE[type(op)](left, right)
 
 
@@ -158,7 +158,7 @@ def _if_expression(frame: Frame, node: ast.IfExp) -> Any:
     )
 
 
-# ---- attributes, subscripts, displays --------------------------------------------------------------------------------------------------
+# ---- attributes, subscripts, displays ------------------------------------------------------------------------------------------
 
 _TILE_ATTRIBUTES = ["shape", "dtype", "ndim", "size", "T", "astype", "reshape", "transpose", "sum", "max", "min"]
 
@@ -192,9 +192,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     key = evaluate(frame, node.slice)
     frame.place(node)
     if isinstance(key, TileValue) and isinstance(owner, (tuple, list, dict, range, str)):
-        raise frame.error(
-            node, f"a Python {type(owner).__name__} can't be indexed by a run-time value; unroll with ts.static_range", KernelTypeError
-        )
+        kind = cast(Any, type(cast(Any, owner))).__name__
+        raise frame.error(node, f"a Python {kind} can't be indexed by a run-time value; unroll with ts.static_range", KernelTypeError)
     return owner[key]
 
 
@@ -259,7 +258,8 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> str:
         raise frame.error(node.value, message, KernelTypeError)
     spec = "" if node.format_spec is None else evaluate(frame, node.format_spec)
     frame.place(node)
-    shown: Any = {115: str, 114: repr, 97: ascii}.get(node.conversion, lambda v: v)(value)
+    conversion: Any = {115: str, 114: repr, 97: ascii}.get(node.conversion)
+    shown: Any = value if conversion is None else conversion(value)
     return format(shown, spec)
 
 
@@ -270,7 +270,7 @@ def _walrus(frame: Frame, node: ast.NamedExpr) -> Any:
     return value
 
 
-# ---- calls and functions -----------------------------------------------------------------------------------------------------------------
+# ---- calls and functions -------------------------------------------------------------------------------------------------------
 
 
 @expression(ast.Call)
@@ -312,7 +312,7 @@ def _lambda(frame: Frame, node: ast.Lambda) -> NestedFunction:
     return nested(frame, node, "<lambda>")
 
 
-# ---- comprehensions ------------------------------------------------------------------------------------------------------------------------
+# ---- comprehensions ------------------------------------------------------------------------------------------------------------
 
 
 def _comprehended(frame: Frame, generators: Sequence[ast.comprehension], item: Callable[[], Any]) -> list[Any]:

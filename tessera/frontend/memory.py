@@ -28,12 +28,10 @@ MAX_TILE_ELEMENTS = 2**20
 def static_int(x: Any, what: str) -> int:
     """A Python int that is known while tracing. Raises KernelTypeError, for run-time values with what would work."""
     if isinstance(x, values.TileValue):
-        raise KernelTypeError(
-            f"{what} must be known while the kernel is traced, and {values.describe(x)} is not: pass it as a ts.constexpr"
-        )
+        raise KernelTypeError(f"{what} must be known while the kernel is traced, and {values.named(x)} is not: pass it as a ts.constexpr")
     if isinstance(x, bool) or not isinstance(x, (int, np.integer)):
         raise KernelTypeError(f"{what} must be an int, not {values.describe(x)}")
-    return int(x)
+    return int(cast(Any, x))
 
 
 def tile_shape(shape: Any, what: str = "shape") -> tuple[int, ...]:
@@ -137,7 +135,7 @@ def _coordinate(item: Any, what: str) -> values.TileValue | int:
     if isinstance(item, slice):
         raise KernelTypeError(f"{what}: slices are not available: ts.load(a, index, shape=…) reads a tile")
     if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
-        value = int(item)
+        value = int(cast(Any, item))
         arithmetic.converted(value, dtypes.int64)
         return value
     item = arithmetic.operand(item, what)

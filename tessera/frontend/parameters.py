@@ -39,7 +39,7 @@ class Array:
         if self.ndim < 0:
             raise KernelTypeError(f"ts.Array: ndim is {self.ndim}")
         if self.align not in (16, 8, 4, dtype.bytes) or self.align < dtype.bytes:
-            raise KernelTypeError(f"ts.Array: align is {self.align}; it is 16, 8, 4 or the {dtype.bytes} bytes of the element, and not less")
+            raise KernelTypeError(f"ts.Array: align is {self.align}; it is 16, 8, 4 or the element's {dtype.bytes} bytes, and not less")
         if self.contiguous is not None and self.ndim and not -self.ndim <= self.contiguous < self.ndim:
             raise KernelTypeError(f"ts.Array: there is no axis {self.contiguous} in {self.ndim} dimensions")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +38,7 @@ def _named(name: str) -> str:
 
 
 @contextmanager
-def _region(frame: Frame, node: ast.AST, loop: bool) -> Iterator[None]:
+def _region(frame: Frame, node: ast.AST, loop: bool) -> Generator[None]:
     """Within a staged region. Python containers must come out as they went in: they can't hold two sides, or many trips, at once."""
     before = _containers(frame)
     frame.regions.append(Region(node, loop, True))
@@ -444,8 +444,8 @@ class _Loop:
     def trials(self, trial: Callable[[], None]) -> None:
         """Repeat a trial until its guesses hold.
 
-        Python numbers that the body assigns count as run-time values. Where that is an error (a tile shape needs them), they may be ones that
-        the body gives their old values: one more trial sees.
+        Python numbers that the body assigns count as run-time values. Where that is an error (a tile shape needs them), they may be ones
+        that the body gives their old values: one more trial sees.
         """
         failed: KernelError | ResourceError | None = None
         for _ in range(MAX_TRIALS):
@@ -504,7 +504,7 @@ def staged_for(frame: Frame, node: ast.For, bounds: Sequence[Any]) -> None:
             execute(frame, node.body)
             errors.place(frame.locate(node))
             body.ops.append(Yield(loop.state()))
-        op = For(start.value, stop.value, step.value, init, body=body)
+        op = For(start.value, stop.value, step.value, init, stages=0, body=body)
         trace.block.ops.append(op)
         loop.finish(op.results)
 
@@ -527,10 +527,8 @@ def staged_while(frame: Frame, node: ast.While) -> None:
             loop.head(cond)
             test: Any = evaluate(frame, node.test)
             frame.place(node.test)
-            if isinstance(test, TileValue):
-                go = arithmetic.truth(test, "while")
-            else:
-                go = arithmetic.constant(bool(test), dtypes.bool_)
+            known = not isinstance(test, TileValue)
+            go = arithmetic.constant(bool(test), dtypes.bool_) if known else arithmetic.truth(test, "while")
             errors.place(frame.locate(node))
             cond.ops.append(Yield((go.value, *loop.state(last=False))))
             loop.forget(assigned(node.test))

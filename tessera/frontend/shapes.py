@@ -168,8 +168,8 @@ def dot(a: Any, b: Any, acc: Any = None, *, fallback: Any = None, instruction: A
     """`a @ b + acc` for tiles of shapes (M, K), (K, N) and (M, N); the result has the accumulator's dtype.
 
     Without `acc` it starts from zeros of float32 for floats, int32 for 8-bit integers, and the operands' dtype for float64 and wider
-    integers. `fallback` ("upcast" or "vector") says what may be done where no matrix instruction takes the operands; `instruction` names the one to use.
-    Which dtypes an arch takes is checked when the kernel is compiled for it.
+    integers. `fallback` ("upcast" or "vector") says what may be done where no matrix instruction takes the operands; `instruction` names
+    the one to use. Which dtypes an arch takes is checked when the kernel is compiled for it.
     """
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, values.TileValue) or side.ndim != 2:

@@ -167,11 +167,13 @@ _REFUSED: dict[type[ast.AST], str] = {
     ast.Delete: "del is not available in kernels: tiles take no memory once nothing uses them",
     ast.Match: "match is not available in kernels: write if and elif",
 }
-if hasattr(ast, "TryStar"):
-    _REFUSED[ast.TryStar] = _REFUSED[ast.Try]
-for _later in ("TypeAlias", "TemplateStr"):
+for _later, _reason in (  # syntax of Python 3.11, 3.12 and 3.14
+    ("TryStar", _REFUSED[ast.Try]),
+    ("TypeAlias", "type is not available in kernels: name types outside"),
+    ("TemplateStr", "t-strings are not available in kernels"),
+):
     if hasattr(ast, _later):
-        _REFUSED[getattr(ast, _later)] = "this statement is not available in kernels: use it outside"
+        _REFUSED[getattr(ast, _later)] = _reason
 
 
 def check_supported(source: Source) -> None:

@@ -23,8 +23,8 @@ from ..errors import KernelError, KernelNameError, KernelSyntaxError, KernelType
 from ..ir.core import Kernel, Value
 from ..ir.ops.control import Yield
 from ..ir.types import ArrayType, Tile
-from . import expressions as _expressions  # noqa: F401  (registers what evaluates expressions)
-from . import statements as _statements  # noqa: F401  (registers what executes statements)
+from . import expressions as expressions  # registers what evaluates expressions
+from . import statements as statements  # registers what executes statements
 from .captures import Captures
 from .frames import Frame, finish
 from .source import source_of
@@ -66,8 +66,8 @@ def trace(
     source = source_of(function, lines)
     if source is None:
         raise KernelSyntaxError(
-            f"the source of {function.__qualname__!r} can't be found: kernels are read from their source. Define it with `def` in a file or "
-            "a notebook cell (not through exec or python -c), and restart if the file has changed since"
+            f"the source of {function.__qualname__!r} can't be found: kernels are read from their source. Define it with `def` in a file "
+            "or a notebook cell (not through exec or python -c), and restart if the file has changed since"
         )
     tracer = Tracer()
     names = list(function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount])

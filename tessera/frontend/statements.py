@@ -45,13 +45,14 @@ def _annotated(frame: Frame, node: ast.AnnAssign, after: After) -> Signal:
     return None
 
 
+_op: Any = operator
 _IN_PLACE: dict[type[ast.operator], Any] = {
-    ast.Add: operator.iadd,
-    ast.Sub: operator.isub,
-    ast.Mult: operator.imul,
-    ast.BitAnd: operator.iand,
-    ast.BitOr: operator.ior,
-    ast.BitXor: operator.ixor,
+    ast.Add: _op.iadd,
+    ast.Sub: _op.isub,
+    ast.Mult: _op.imul,
+    ast.BitAnd: _op.iand,
+    ast.BitOr: _op.ior,
+    ast.BitXor: _op.ixor,
 }
 
 

@@ -89,7 +89,7 @@ def carried_type(leaf: Any) -> LeafType | None:
     if is_number(leaf):
         return LeafType((), promotion.weak_dtype(leaf), True)
     if isinstance(leaf, np.generic):
-        return LeafType((), promotion.as_dtype(leaf.dtype), False)
+        return LeafType((), promotion.as_dtype(cast(Any, leaf).dtype), False)
     return None
 
 

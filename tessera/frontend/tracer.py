@@ -6,7 +6,7 @@ at its next use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -34,7 +34,7 @@ class Tracer:
         return op.results[0]
 
     @contextmanager
-    def inside(self, block: Block) -> Iterator[Block]:
+    def inside(self, block: Block) -> Generator[Block]:
         """Ops go to `block`, whose values can be used until the end of the `with`. It may be entered again to add to it."""
         before, was_open = self.block, block in self.open
         self.made_in.setdefault(block, current_location())
@@ -79,7 +79,7 @@ def tracing() -> bool:
 
 
 @contextmanager
-def activate(trace: Tracer) -> Iterator[None]:
+def activate(trace: Tracer) -> Generator[None]:
     """Make `trace` the one in progress. Type rules that the frontend leaves to the IR become errors at the user's line."""
     token = _active.set(trace)
     try:

@@ -5,7 +5,7 @@ The operators are NumPy's; their rules are in arithmetic.py.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class TileValue:
 
     def __float__(self) -> float:
         raise KernelTypeError(
-            "float(…) of a run-time value: write x.astype(ts.float32); functions of math and NumPy have counterparts in ts (ts.exp, ts.sqrt, …)"
+            "float(…) of a run-time value: write x.astype(ts.float32); functions of math and NumPy have counterparts in ts (ts.exp, …)"
         )
 
     def __complex__(self) -> complex:
@@ -363,6 +363,12 @@ def is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
 
 
+def named(value: TileValue) -> str:
+    """A value's type in words, with the variable's name where it has one: "'n', a run-time int,"."""
+    name = value.value.name
+    return f"{name!r}, {describe(value)}," if name else describe(value)
+
+
 def describe(value: object) -> str:
     """A value's type in words, for errors: "a float32 tile of shape (16, 16)", "an int", "a NumPy int32"."""
     if isinstance(value, TileValue):
@@ -376,6 +382,6 @@ def describe(value: object) -> str:
     if value is None:
         return "None"
     if isinstance(value, np.generic):
-        return f"NumPy's {value.dtype}"
+        return f"NumPy's {cast(Any, value).dtype}"
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
