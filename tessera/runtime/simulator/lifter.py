@@ -10,7 +10,8 @@ when all are known are terminators written, with stores of those registers that 
 EXEC is a constant where every wave of the launch is full and no instruction writes it: such kernels are lifted without masks.
 
 An observer (checking mode) may be passed. Its methods are called while code is built, and may build code of their own:
-`begin_block(lifting, pc)`, `before_instruction(lifting, instruction)`, `after_instruction(lifting, instruction)`,
+`begin(lifting)` at the head of the function, `begin_block(lifting, pc)`, `before_instruction(lifting, instruction)`,
+`after_instruction(lifting, instruction)`, `end_block(lifting, instruction)` ahead of a block's terminator,
 `on_global_access(lifting, instruction, place, access, write, atomic)`, `on_lds_access(…)` likewise,
 `on_scalar_access(lifting, instruction, address, size)`, `on_barrier(lifting, instruction)`, `on_end(lifting, instruction)`.
 """
@@ -131,6 +132,23 @@ class Kernel:
     observer: Any = None
 
 
+def emit_instruction(lifting: Lifting, kernel: Kernel, instruction: Instruction) -> None:
+    """Lift one instruction that isn't a terminator. Raises UnsupportedInstructionError."""
+    mnemonic = instruction.mnemonic
+    if is_matrix(mnemonic):
+        emit_matrix(lifting.state, instruction, kernel.family, kernel.arch)
+    elif is_memory(mnemonic) and not control.is_ignored(mnemonic):
+        emit_memory(lifting, instruction)
+    elif control.emit_control(lifting, instruction):
+        pass
+    elif not shapes.emit(lifting.state, instruction, kernel.generation, kernel.mode):
+        raise UnsupportedInstructionError(
+            f"the simulator doesn't know {mnemonic} on {kernel.arch} (pc 0x{instruction.pc:x}: {instruction.text or mnemonic!r})",
+            mnemonic=mnemonic,
+            pc=instruction.pc,
+        )
+
+
 def lift(kernel: Kernel) -> Lifted:
     """Lift a kernel. Raises UnsupportedInstructionError for the first instruction that the simulator doesn't know."""
     return _Lifter(kernel).lift()
@@ -195,6 +213,9 @@ class _Lifter:
         f = self.f
         f.position("entry")
         self.counts = f.load("ptr", f.gep(self.lifting.g, int(Context.COUNTS)), 8)
+        if self.kernel.observer is not None:
+            self.kernel.observer.begin(self.lifting)
+        self.head = f.current
         for index, pc in enumerate(self.starts):
             self._block(index, pc)
         self._liveness()
@@ -203,7 +224,7 @@ class _Lifter:
             live = {key for key in pending.cache.dirty if pending.live >> key & 1}
             self.state.store_dirty(pending.cache, live)
             pending.finish()
-        f.position("entry")
+        f.position(self.head)
         resume = f.load("i32", self.state.field_pointer(Field.RESUME), 4)
         cases = " ".join(f"i32 {index}, label %block{index}" for index in sorted(self.resumes - {0}))
         f.do(f"switch {resume}, label %block0 [ {cases} ]")
@@ -231,9 +252,11 @@ class _Lifter:
             if observer is not None:
                 observer.before_instruction(self.lifting, instruction)
             if control.ends_block(instruction) is None:
-                self._instruction(instruction)
+                emit_instruction(self.lifting, self.kernel, instruction)
             if observer is not None:
                 observer.after_instruction(self.lifting, instruction)
+        if observer is not None:
+            observer.end_block(self.lifting, last)
         self.blocks.append(Block(pc, last.next_pc - pc, count_block(inside)))
         successors, finish = self._terminator(last)
         self.pending.append(_Pending(f.current, state.end_block(), state.use, successors, finish))
@@ -244,22 +267,6 @@ class _Lifter:
         f.store(f.add(f.load("i64", place, 8), 1), place, 8)
         budget = f.gep(g, int(Context.BUDGET))
         f.store(f.sub(f.load("i64", budget, 8), size), budget, 8)
-
-    def _instruction(self, instruction: Instruction) -> None:
-        kernel = self.kernel
-        mnemonic = instruction.mnemonic
-        if is_matrix(mnemonic):
-            emit_matrix(self.state, instruction, kernel.family, kernel.arch)
-        elif is_memory(mnemonic) and not control.is_ignored(mnemonic):
-            emit_memory(self.lifting, instruction)
-        elif control.emit_control(self.lifting, instruction):
-            pass
-        elif not shapes.emit(self.state, instruction, kernel.generation, kernel.mode):
-            raise UnsupportedInstructionError(
-                f"the simulator doesn't know {mnemonic} on {kernel.arch} (pc 0x{instruction.pc:x}: {instruction.text or mnemonic!r})",
-                mnemonic=mnemonic,
-                pc=instruction.pc,
-            )
 
     # ---- terminators --------------------------------------------------------------------------------------------------------------------
 
