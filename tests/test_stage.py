@@ -164,6 +164,13 @@ def test_one_stage_turns_prefetching_off() -> None:
     assert not ops(kernel, ScheduleFence)
 
 
+def test_what_does_not_fit_the_registers_is_not_prefetched() -> None:
+    assert ops(staged(matmul(64, 64, 32, waves=2)), ScheduleFence)
+    kernel = staged(matmul(64, 64, 32, waves=1))  # 128 registers of accumulators, 64 in flight, 48 of operands
+    assert names(loop_of(kernel).body)[:5] == ["load", "lds_store", "load", "lds_store", "barrier"]
+    assert ops(staged(matmul(64, 64, 32, waves=1, dtype="i8", acc="i32")), ScheduleFence)
+
+
 def test_an_address_that_is_loaded_is_not_prefetched() -> None:
     text = matmul(32, 32, 32).replace(
         "%x = load %a [%m0 %i]",

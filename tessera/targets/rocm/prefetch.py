@@ -16,6 +16,9 @@ Which loads: those directly in the loop's body whose offsets come from the count
 goes, perhaps through pure ops, into LDS stores of the body and nowhere else; and whose array nothing in the loop may write. The load
 in front of the loop and that of the last iteration may lie beyond the range: what is outside the array is not touched, and what is inside
 is not used. `stages=1` on a loop turns it off. One tile is in flight; more would be more carried values, shifted by one each iteration.
+
+Registers. The tiles in flight stay in registers while the matrix ops run. Where an estimate says that all this doesn't fit a wave's
+registers, nothing is prefetched, and each load stands just before its use: waiting for memory costs less than spilling.
 """
 
 from __future__ import annotations
@@ -29,26 +32,33 @@ from ...ir.ops.arith import Add
 from ...ir.ops.control import For, Yield
 from ...ir.ops.memory import Load, Store, array_type
 from .arch import Arch
-from .ops import Barrier, LdsStore, ScheduleFence
+from .layout import Layout
+from .matrix import instruction
+from .ops import Barrier, LdsStore, ScheduleFence, Wmma
+
+_SPARE = 24  # registers that addresses and temporary values need besides tiles (an estimate)
 
 
 def prefetch(kernel: Kernel, arch: Arch) -> None:
     """Prefetch in every loop of a kernel."""
-    _in_block(kernel.body)
+    _in_block(kernel.body, arch)
 
 
-def _in_block(block: Block) -> None:
+def _in_block(block: Block, arch: Arch) -> None:
     ops: list[Op] = []
     replaced: dict[Value, Value] = {}
     for op in block.ops:
         for nested in op.blocks:
-            _in_block(nested)
-        if isinstance(op, For) and op.stages != 1 and (found := _candidates(op)):
+            _in_block(nested, arch)
+        found = _candidates(op) if isinstance(op, For) else []
+        if isinstance(op, For) and found and op.stages != 1 and _fits(op, found, arch):
             before, loop = _pipeline(op, found)
             ops += [*before, loop]
             replaced.update(zip(op.results, loop.results, strict=False))
-        else:
-            ops.append(op)
+            continue
+        if isinstance(op, For):
+            _sink(op.body, [candidate.load for candidate in found])
+        ops.append(op)
     block.ops = ops
     replace_uses(block, replaced)
 
@@ -83,6 +93,40 @@ def _candidates(loop: For) -> list[_Candidate]:
         if barrier is not None:
             found.append(_Candidate(op, tuple(address), barrier))
     return found
+
+
+def _sink(body: Block, loads: list[Load]) -> None:
+    """Move loads down to their first users, so that tiles on their way to LDS don't wait in registers for each other."""
+    for load in loads:
+        body.ops.remove(load)
+        first = next(at for at, op in enumerate(body.ops) if load.result in op.operands)
+        body.ops.insert(first, load)
+
+
+def _registers(value: Value) -> int:
+    """The 32-bit registers that a tile takes in each lane."""
+    return -(-value.layout.count * value.tile.dtype.bits // 32)
+
+
+def _fits(loop: For, found: list[_Candidate], arch: Arch) -> bool:
+    """Whether the tiles in flight, what the loop carries, what it uses from outside and the operands of a matrix op fit the registers.
+
+    Of a matrix op's operands, all of B and two fragments of A are held at a time.
+    """
+    body = loop.body
+    inside = {value for op in body.walk() for value in op.results} | set(body.params)
+    outside = {value for op in body.walk() for value in op.operands if value not in inside and value.layout is not None}
+    steps = [op for op in body.walk() if isinstance(op, Wmma)]
+    held = [v for v in (*body.params, *outside) if isinstance(v.layout, Layout)]
+    working = max((_registers(op.b) + min(_registers(op.a), 2 * _fragment(op, arch)) for op in steps), default=0)
+    total = sum(map(_registers, held)) + sum(_registers(candidate.load.result) for candidate in found) + working
+    return total + _SPARE <= arch.addressable_vgprs
+
+
+def _fragment(op: Wmma, arch: Arch) -> int:
+    """The registers of one fragment of A."""
+    row = instruction(arch, op.instruction, op.a.tile.dtype, op.b.tile.dtype)
+    return row.a_layout.count * row.a.bits // 32
 
 
 def _may_alias(load: Load, written: Value) -> bool:
