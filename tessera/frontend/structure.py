@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from .. import dtypes
 from ..dtypes import DType
 from . import arithmetic, promotion
 from .captures import freeze
@@ -109,12 +108,10 @@ def join(a: LeafType, b: LeafType) -> LeafType:
     if a.shape != b.shape:
         raise Mismatch("the shapes differ")
     if a.weak and b.weak:
-        if dtypes.bool_ in (a.dtype, b.dtype):
-            raise Mismatch("one is a bool and the other a number")
         return LeafType((), promotion.weakest(a.dtype, b.dtype), True)
     if a.weak != b.weak:
         strong, weak = (b, a) if a.weak else (a, b)
-        if promotion.weak_fits(weak.dtype, strong.dtype) and (weak.dtype is not dtypes.bool_ or strong.dtype is dtypes.bool_):
+        if promotion.weak_fits(weak.dtype, strong.dtype):
             return strong
     raise Mismatch("the dtypes differ", f".astype(ts.{(b if a.weak else a).dtype.name})")
 
