@@ -470,7 +470,7 @@ def _kernels(
     metadata: Mapping[str, Any],
 ) -> dict[str, Kernel]:
     target = _text(metadata, "amdhsa.target", "")
-    if target and target.rpartition("--")[2].partition(":")[0] != arch:
+    if target and not f"-{target.partition(':')[0]}".endswith(f"-{arch}"):
         raise _damaged(f"its header says {arch}, its metadata {target}")
     by_name = {symbol.name: symbol for symbol in symbols}
     kernels: dict[str, Kernel] = {}
