@@ -42,7 +42,6 @@ def test_the_rule_of_rdna() -> None:
     assert all(lds.address((r, k)) == 64 * r + 16 * ((r >> 1) - (r >> 3)) + 2 * k for r, k in product(range(128), range(32)))
     assert lds.bytes == 8960
     assert str(lds) == "lds(128x32,2,1.0,+16*(r>>1)-16*(r>>3))"
-    assert lds.alignment == 16
 
 
 @law

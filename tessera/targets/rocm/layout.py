@@ -281,14 +281,6 @@ def tiled(fragment: Layout, shape: tuple[int, ...], wave_axes: tuple[int | None,
     return Layout(shape, (*fragment.registers, *rest), fragment.lanes, tuple(reversed(waves)))
 
 
-def fragment_counts(layout: Layout, fragment: Layout) -> tuple[int, ...]:
-    """How many fragments a wave holds along each axis, in a layout made by `tiled`."""
-    counts = list(layout.repeats)
-    for axis, _ in layout.registers[len(fragment.registers) :]:
-        counts[axis] *= 2
-    return tuple(counts)
-
-
 # Layouts of the results of shape operations. None of them moves data between threads, and where all elements are kept each one stays in its
 # register (but for `transpose` of two odd extents).
 

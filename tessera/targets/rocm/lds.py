@@ -77,11 +77,6 @@ class LdsLayout:
         """Size of the whole tile, from the first element's first byte to the last one's last."""
         return self._row_start(self.rows - 1) + self.row_bytes
 
-    @cached_property
-    def alignment(self) -> int:
-        """The largest power of two, up to 16, that divides the start of every row, if the tile begins at a multiple of it."""
-        return math.gcd(16, self.row_bytes, *(step for _, step in self.pads))
-
     def address(self, point: Sequence[_N]) -> _N:
         """The byte offset of an element from the tile's first byte; coordinates are all ints or all NumPy arrays."""
         row = point[self.order[0]] * 0

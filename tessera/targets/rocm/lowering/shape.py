@@ -70,9 +70,11 @@ def lower_broadcast(cx: Context, op: Broadcast) -> None:
 
 @lowers(Transpose)
 def lower_transpose(cx: Context, op: Transpose) -> None:
+    value = cx.get(op.source)
     if op.order:
         _lies(op, layouts.transpose(op.source.layout, op.order), op.result.layout)
-    cx.set(op.result, cx.get(op.source))
+        value = cx.f.shuffle(value, None, layouts.transpose_registers(op.source.layout, op.order))
+    cx.set(op.result, value)
 
 
 @lowers(Reshape)
