@@ -15,7 +15,6 @@ from .numeric import (
     constant,
     fabs,
     fadd,
-    fdiv,
     floor,
     fma,
     fma16,
@@ -33,9 +32,9 @@ from .numeric import (
     minimum_number,
     minimum_number16,
     multiply_add_to_odd,
+    narrow,
     quiet,
     round_even,
-    to_odd,
     trunc,
     two_sum,
     widen,
@@ -271,42 +270,33 @@ def _biased(b: Function, x: Value) -> Value:
     return b.and_(b.lshr(bits_of(b, x), shift), ones)
 
 
-def _is_subnormal(b: Function, x: Value) -> Value:
-    shift, ones = _layout(x)
-    size = b.and_(bits_of(b, x), (ones << shift) | ((1 << shift) - 1))
-    return b.icmp("ult", b.sub(size, 1), (1 << shift) - 1)
-
-
 def division_scale(b: Function, s0: Value, denominator: Value, numerator: Value) -> tuple[Value, Value]:
     """v_div_scale: whichever of numerator and denominator s0 is, scaled so that the division's steps neither overflow nor lose bits; and
     whether the quotient must be scaled back (v_div_fmas).
 
-    The cases are those of AMD's "RDNA3 Instruction Set Architecture", V_DIV_SCALE_F32 and _F64; the first that holds decides, so the
-    selections are built from the last to the first. The document writes the reciprocal's test in double for f32, where it would never
-    hold; the division only comes out right if the reciprocal is tested in its own precision.
+    The pseudocode of AMD's ISA documents tests for subnormal reciprocals and quotients and then divides wrongly. The hardware looks at
+    exponent fields; the rules here are those that AMD's emulator states as checked on gfx1100 and gfx1201 (github.com/ROCm/rocm-systems,
+    pull request 11613). The first that holds decides, so the selections are built from the last to the first.
     """
     wide = element(s0.type) == "double"
-    up, gap, tiny = (128, 768, 53) if wide else (64, 96, 23)
+    up, gap, tiny, large = (128, 768, 53, 2045) if wide else (64, 96, 24, 253)
     zero = constant(s0, 0.0)
-    scaled_up = fmul(b, s0, constant(s0, 2.0**up))
-    only_denominator = b.select(b.fcmp("oeq", s0, denominator), scaled_up, s0)
-    only_numerator = b.select(b.fcmp("oeq", s0, numerator), scaled_up, s0)
+    scaled_up, scaled_down = fmul(b, s0, constant(s0, 2.0**up)), fmul(b, s0, constant(s0, 2.0**-up))
+    is_denominator = b.icmp("eq", bits_of(b, s0), bits_of(b, denominator))
     above, below = _biased(b, numerator), _biased(b, denominator)
-    reciprocal_tiny = _is_subnormal(b, fdiv(b, constant(s0, 1.0), denominator))
-    quotient_tiny = _is_subnormal(b, fdiv(b, numerator, denominator))
-    denominator_tiny = _is_subnormal(b, denominator)
-    huge = b.icmp("sge", b.sub(above, below), gap)
-    invalid = b.or_(b.fcmp("oeq", numerator, zero), b.fcmp("oeq", denominator, zero))
+    much_larger = b.icmp("sge", b.sub(above, below), gap)
+    much_smaller = b.icmp("sle", b.sub(above, below), -gap)
+    subnormal = b.icmp("eq", below, 0)
 
     result = b.select(b.icmp("sle", above, tiny), scaled_up, s0)
-    result = b.select(quotient_tiny, only_numerator, result)
-    result = b.select(reciprocal_tiny, fmul(b, s0, constant(s0, 2.0**-up)), result)
-    result = b.select(b.and_(reciprocal_tiny, quotient_tiny), only_denominator, result)
-    result = b.select(denominator_tiny, scaled_up, result)
-    result = b.select(huge, only_denominator, result)
+    result = b.select(much_smaller, b.select(is_denominator, s0, scaled_up), result)
+    untouched = b.and_(much_smaller, b.not_(is_denominator))
+    result = b.select(b.icmp("sge", below, large), b.select(untouched, s0, scaled_down), result)
+    result = b.select(subnormal, scaled_up, result)
+    result = b.select(much_larger, b.select(is_denominator, scaled_up, s0), result)
+    invalid = b.or_(b.fcmp("oeq", numerator, zero), b.fcmp("oeq", denominator, zero))
     result = b.select(invalid, constant(s0, float("nan")), result)
-    back = b.or_(huge, b.and_(b.not_(denominator_tiny), quotient_tiny))
-    return result, b.and_(b.not_(invalid), back)
+    return result, b.or_(much_larger, b.and_(b.not_(subnormal), much_smaller))
 
 
 semantics("v_div_scale_f32", "f32 f32 f32 -> f32 mask")(division_scale)
@@ -314,54 +304,70 @@ semantics("v_div_scale_f64", "f64 f64 f64 -> f64 mask")(division_scale)
 
 
 def division_fmas(b: Function, x: Value, y: Value, z: Value, scaled: Value) -> Value:
-    """v_div_fmas: x*y + z, where v_div_scale said so times 2^64 (f32) or 2^128 (f64), or that power's inverse, by the size of z; rounded
-    once, so that subnormal quotients come out right."""
-    wide = element(x.type) == "double"
-    power = 128 if wide else 64
-    big = b.icmp("sgt", _biased(b, z), 1023 if wide else 127)
-    if wide:
-        odd = _fma_to_odd(b, x, y, z)
-        back = fmul(b, odd, b.select(big, constant(x, 2.0**power), constant(x, 2.0**-power)))
-    else:
-        odd = multiply_add_to_odd(b, widen(b, x), widen(b, y), widen(b, z))
-        factor = b.select(big, constant(odd, 2.0**power), constant(odd, 2.0**-power))
-        back = b.cast("fptrunc", fmul(b, odd, factor), x.type)
-    return b.select(scaled, back, fma(b, x, y, z))
+    """v_div_fmas_f32: x*y + z, where v_div_scale said so times 2^64 or its inverse, by the size of z; rounded once, so that subnormal
+    quotients come out right."""
+    odd = multiply_add_to_odd(b, widen(b, x), widen(b, y), widen(b, z))
+    big = b.icmp("sgt", _biased(b, z), 127)
+    factor = b.select(big, constant(odd, 2.0**64), constant(odd, 2.0**-64))
+    return b.select(scaled, narrow(b, fmul(b, odd, factor)), fma(b, x, y, z))
 
 
-def _fma_to_odd(b: Function, x: Value, y: Value, z: Value) -> Value:
-    """x*y + z in double rounded to odd, where nothing overflows or underflows."""
+def division_fmas_64(b: Function, x: Value, y: Value, z: Value, scaled: Value) -> Value:
+    """v_div_fmas_f64: likewise, with 2^128. Scaling down rounds a second time where the result is subnormal. That is wrong only if the
+    first rounding made a tie, which the sign of its error breaks."""
+    near = fma(b, x, y, z)
+    big = b.icmp("sgt", _biased(b, z), 1023)
+    up, down = fmul(b, near, constant(x, 2.0**128)), fmul(b, near, constant(x, 2.0**-128))
+    past = fsub(b, near, fmul(b, down, constant(x, 2.0**128)))  # what the second rounding dropped
+    error = _fma_error(b, x, y, z, near)
+    tie = b.fcmp("oeq", fabs(b, past), constant(x, 2.0 ** (128 - 1075)))
+    same_side = b.fcmp("ogt", fmul(b, past, b.intrinsic("copysign", [constant(x, 1.0), error])), constant(x, 0.0))
+    wrong = b.and_(b.and_(tie, same_side), b.fcmp("one", error, constant(x, 0.0)))
+    step = b.intrinsic("copysign", [constant(x, 2.0**-1074), past])
+    down = b.select(wrong, fadd(b, down, step), down)
+    return b.select(scaled, b.select(big, up, down), near)
+
+
+def _fma_error(b: Function, x: Value, y: Value, z: Value, near: Value) -> Value:
+    """x*y + z - near: its sign, and whether it is zero, where nothing overflows or underflows."""
     p = fmul(b, x, y)
     low = fma(b, x, y, b.fneg(p))
     s, t = two_sum(b, z, p)
     tail, rest = two_sum(b, t, low)
-    h, error = two_sum(b, s, tail)
-    error = b.select(b.fcmp("oeq", error, constant(error, 0.0)), rest, error)
-    return to_odd(b, h, error)
+    return fadd(b, fadd(b, fsub(b, s, near), tail), rest)
 
 
 rows("f32 f32 f32 mask -> f32", v_div_fmas_f32=division_fmas)
-rows("f64 f64 f64 mask -> f64", v_div_fmas_f64=division_fmas)
+rows("f64 f64 f64 mask -> f64", v_div_fmas_f64=division_fmas_64)
 
 
 def division_fixup(b: Function, quotient: Value, denominator: Value, numerator: Value) -> Value:
-    """v_div_fixup: the quotient of a division, or what IEEE 754 says of the special cases."""
-    infinity = constant(quotient, float("inf"))
-    zero = constant(quotient, 0.0)
-    wide = element(quotient.type) == "double"
+    """v_div_fixup: the quotient of a division, or what IEEE 754 says of the special cases.
+
+    A quotient that is NaN although neither operand is special comes from an overflow in the division's steps, and is infinite: hardware
+    does so (see `division_scale`), the ISA document doesn't say it.
+    """
+    overflow = constant(quotient, float("inf"))
+    return _fixup(b, b.select(is_nan(b, quotient), overflow, fabs(b, quotient)), denominator, numerator)
+
+
+def _fixup(b: Function, size: Value, denominator: Value, numerator: Value) -> Value:
+    """`size` is the quotient's, where nothing is special."""
+    infinity = constant(size, float("inf"))
+    zero = constant(size, 0.0)
+    wide = element(size.type) == "double"
     sign_bit = 1 << (63 if wide else 31)
     sign = b.and_(b.xor(bits_of(b, denominator), bits_of(b, numerator)), sign_bit)
     n_infinite, d_infinite = b.fcmp("oeq", fabs(b, numerator), infinity), b.fcmp("oeq", fabs(b, denominator), infinity)
     n_zero, d_zero = b.fcmp("oeq", numerator, zero), b.fcmp("oeq", denominator, zero)
 
-    size = fabs(b, quotient)
     gap = b.sub(_biased(b, numerator), _biased(b, denominator))
     size = b.select(b.icmp("slt", gap, -1075 if wide else -150), zero, size)
     size = b.select(b.or_(d_infinite, n_zero), zero, size)
     size = b.select(b.or_(d_zero, n_infinite), infinity, size)
     signed = as_float(b, b.or_(bits_of(b, size), sign))
     invalid = b.or_(b.and_(d_zero, n_zero), b.and_(d_infinite, n_infinite))
-    result = b.select(invalid, b.fneg(constant(quotient, float("nan"))), signed)
+    result = b.select(invalid, b.fneg(constant(size, float("nan"))), signed)
     result = b.select(is_nan(b, denominator), quiet(b, denominator), result)
     return b.select(is_nan(b, numerator), quiet(b, numerator), result)
 
@@ -372,5 +378,5 @@ rows("f64 f64 f64 -> f64", v_div_fixup_f64=division_fixup)
 
 @semantics("v_div_fixup_f16", "f16 f16 f16 -> f16")
 def division_fixup16(b: Function, quotient: Value, denominator: Value, numerator: Value) -> Value:
-    """As f32, of whose range an f16 quotient never leaves."""
-    return division_fixup(b, quotient, denominator, numerator)
+    """Its steps are done in f32, where nothing overflows: a NaN stays one."""
+    return _fixup(b, fabs(b, quotient), denominator, numerator)
