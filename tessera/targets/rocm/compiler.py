@@ -20,6 +20,7 @@ from .ops import LdsAlloc
 from .pipeline import ROCM_PASSES
 from .spills import spill_lines
 
+
 @dataclass(frozen=True)
 class Options:
     """What a user may choose: IR optimisation level (0 runs no LLVM pass), code generation level, FMA contraction."""

@@ -42,7 +42,11 @@ def lower_kernel(kernel: Kernel, arch: Arch, *, lds_bytes: int = 0, fp_contract:
     threads = kernel.num_waves * arch.wave_size
     grid_axes = {getattr(op, "axis", 0) for op in kernel.body.walk() if op.name == "program_id"}
     unused = [*_UNUSED, *(f"workgroup-id-{'xyz'[axis]}" for axis in range(3) if axis not in grid_axes)]
-    attributes = [f'"amdgpu-flat-work-group-size"="{threads},{threads}"', '"uniform-work-group-size"="true"', *(f'"amdgpu-no-{u}"' for u in unused)]
+    attributes = [
+        f'"amdgpu-flat-work-group-size"="{threads},{threads}"',
+        '"uniform-work-group-size"="true"',
+        *(f'"amdgpu-no-{u}"' for u in unused),
+    ]
     if arch.agprs:
         attributes.append('"amdgpu-agpr-alloc"="0"')
     module.globals.append(f"attributes #0 = {{ nounwind {' '.join(attributes)} }}")
