@@ -141,6 +141,12 @@ def compile_host(text: str, *, optimize: int = 0, codegen: int = 1) -> bytes:
     return bytes(machine.emit_object(module))
 
 
+@cache
+def _host_context() -> Any:
+    """The context of all execution engines' modules: it has to outlive them, in whatever order garbage is collected."""
+    return _binding().create_context()
+
+
 def load_host(code: bytes | list[bytes], symbols: dict[str, int] | None = None) -> HostCode:
     """Load an object of `compile_host`, or several that may call each other, into the process; `symbols` are the addresses of what
     they call besides."""
@@ -148,7 +154,8 @@ def load_host(code: bytes | list[bytes], symbols: dict[str, int] | None = None) 
     for name, address in (symbols or {}).items():
         llvm.add_symbol(name, address)
     with _lock:
-        engine = llvm.create_mcjit_compiler(parse(f'target triple = "{host().triple}"\n'), _host_machine(1))
+        module = llvm.parse_assembly(f'target triple = "{host().triple}"\n', _host_context())
+        engine = llvm.create_mcjit_compiler(module, _host_machine(1))
         for each in [code] if isinstance(code, bytes) else code:
             engine.add_object_file(llvm.ObjectFileRef.from_data(each))
         engine.finalize_object()
