@@ -67,8 +67,8 @@ class Options:
         if self.target not in TARGETS:
             raise UnsupportedArchError(f"there is no target {self.target!r}; there is {', '.join(map(repr, TARGETS))}")
         waves = cast(object, self.num_waves)
-        if not isinstance(waves, int) or isinstance(waves, bool) or waves not in (1, 2, 4, 8, 16, 32):
-            raise KernelTypeError(f"num_waves is {waves!r}; a workgroup has 1, 2, 4, 8, 16 or 32 waves")
+        if not isinstance(waves, int) or isinstance(waves, bool) or not 1 <= waves <= 32:
+            raise KernelTypeError(f"num_waves is {waves!r}; a workgroup has 1 to 32 waves")
         for name, limit in (("optimize", 3), ("codegen", 3)):
             level: object = getattr(self, name)
             if not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= limit:
@@ -426,7 +426,7 @@ def jit(
 def jit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a kernel of a function: `@ts.jit`, or `@ts.jit(target="rocm", num_waves=4, …)`.
 
-    `num_waves`: waves of a workgroup (a power of two). `fp_contract`: LLVM may fuse a product and a sum into one rounding. `optimize` and
+    `num_waves`: waves of a workgroup; powers of two leave none idle. `fp_contract`: LLVM may fuse a product and a sum into one rounding. `optimize` and
     `codegen`: LLVM's levels. Raises KernelTypeError for options that don't exist, KernelSyntaxError for what can't be a kernel.
     """
     names = tuple(Options.__dataclass_fields__)
