@@ -70,7 +70,7 @@ def both(function: Any, *args: Any) -> list[int | float]:
     np.testing.assert_array_equal(out, expected)
     fixed = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     names = function.__code__.co_varnames[1 : function.__code__.co_argcount]
-    fixed.__annotations__ = {name: ts.constexpr for name in names}
+    fixed.__annotations__ = dict.fromkeys(names, ts.constexpr)
     out = np.zeros(16, np.float64)
     run(fixed, out, *args)
     np.testing.assert_array_equal(out, expected)
@@ -494,7 +494,7 @@ def test_helpers_take_arguments_as_python_does() -> None:
 
         pair = (2, 3)
         out[0] = weighted(n, 1)
-        out[1] = weighted(n, *pair, scale=3, **{"bias": 4})
+        out[1] = weighted(n, *pair, scale=3, bias=4)
         out[2] = closure(7)
         out[3] = closure(by=2, value=n)
         out[4] = (lambda a, b=3: a * b)(n)

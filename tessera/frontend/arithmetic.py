@@ -6,6 +6,7 @@ An operand is a TileValue, a Python number or a NumPy scalar. Both operands of a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import DType, Kind
-from ..errors import KernelTypeError, KernelValueError
+from ..errors import KernelTypeError, KernelValueError, ResourceError
 from ..ir import numerics
 from ..ir.core import Op
 from ..ir.ops import arith
@@ -24,6 +25,9 @@ from .tracer import tracer
 
 Number: TypeAlias = "bool | int | float"
 Operand: TypeAlias = "values.TileValue | Number"
+
+MAX_TILE_ELEMENTS = 2**20
+"""The largest tile. It is 1024 registers for each of 1024 lanes: beyond what any workgroup has."""
 
 # ---- making values ---------------------------------------------------------------------------------------------------------------
 
@@ -131,7 +135,20 @@ def common_shape(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
                 "axes are matched from the last, and extents must be equal or 1 (x[:, None] adds one)"
             )
         result.append(extents.pop() if extents else 1)
+    check_size(tuple(result))
     return tuple(result)
+
+
+def check_size(shape: tuple[int, ...]) -> None:
+    """Raises ResourceError where a tile is too large, with the largest first extent that fits."""
+    size = math.prod(shape)
+    if size > MAX_TILE_ELEMENTS:
+        largest = max(shape)
+        fits = largest * MAX_TILE_ELEMENTS // size
+        smaller = list(shape)
+        smaller[smaller.index(largest)] = fits
+        advice = f"{tuple(smaller)} fits" if fits >= 1 else "make several axes smaller"
+        raise ResourceError(f"a tile of shape {shape} has {size} elements; the limit is {MAX_TILE_ELEMENTS}: {advice}")
 
 
 # ---- dtypes ----------------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import DType
-from ..errors import KernelError, KernelTypeError, KernelValueError, ResourceError
+from ..errors import KernelError, KernelTypeError, KernelValueError
 from ..ir.core import Value
 from ..ir.ops import arith
 from ..ir.ops import memory as ops
@@ -18,9 +17,6 @@ from ..ir.ops.shape import Reshape, Splat
 from ..ir.types import Tile
 from . import arithmetic, promotion, values
 from .tracer import tracer
-
-MAX_TILE_ELEMENTS = 2**20
-"""The largest tile. It is 1024 registers for each of 1024 lanes: beyond what any workgroup has."""
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------------------
 
@@ -37,7 +33,7 @@ def static_int(x: Any, what: str) -> int:
 def tile_shape(shape: Any, what: str = "shape") -> tuple[int, ...]:
     """A tile shape as the user gave it: an int or a sequence of ints, each a power of two.
 
-    Raises KernelTypeError, KernelValueError for extents that are no powers of two, ResourceError beyond MAX_TILE_ELEMENTS.
+    Raises KernelTypeError, KernelValueError for extents that are no powers of two, ResourceError beyond the limit.
     """
     items: Sequence[Any] = cast("Sequence[Any]", shape) if isinstance(shape, (tuple, list)) else (shape,)
     extents = tuple(static_int(item, f"an extent of {what}") for item in items)
@@ -49,20 +45,8 @@ def tile_shape(shape: Any, what: str = "shape") -> tuple[int, ...]:
                 f"{what} {extents}: the extent of axis {axis} is {extent}; tile extents are powers of two: the next one is "
                 f"{1 << extent.bit_length()} (loads fill what lies outside the array, stores drop it)"
             )
-    check_size(extents)
+    arithmetic.check_size(extents)
     return extents
-
-
-def check_size(shape: tuple[int, ...]) -> None:
-    """Raises ResourceError where a tile is too large, with the largest first extent that fits."""
-    size = math.prod(shape)
-    if size > MAX_TILE_ELEMENTS:
-        largest = max(shape)
-        fits = largest * MAX_TILE_ELEMENTS // size
-        smaller = list(shape)
-        smaller[smaller.index(largest)] = fits
-        advice = f"{tuple(smaller)} fits" if fits >= 1 else "make several axes smaller"
-        raise ResourceError(f"a tile of shape {shape} has {size} elements; the limit is {MAX_TILE_ELEMENTS}: {advice}")
 
 
 # ---- tiles from nothing ------------------------------------------------------------------------------------------------------------

@@ -182,6 +182,7 @@ def dot(a: Any, b: Any, acc: Any = None, *, fallback: Any = None, instruction: A
         raise KernelTypeError(f"dot: a is {a.shape} and b is {b.shape}; the columns of a must be as many as the rows of b{hint}")
     if a.dtype.is_float != b.dtype.is_float:
         raise KernelTypeError(f"dot: a is {a.dtype.name} and b is {b.dtype.name}; cast one to the other's kind")
+    arithmetic.check_size((m, n))
     if acc is None:
         acc = arithmetic.constant(0, _accumulator(a.dtype, b.dtype), (m, n))
     if not isinstance(acc, values.TileValue) or acc.shape != (m, n):
