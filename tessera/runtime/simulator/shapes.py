@@ -487,6 +487,9 @@ class _Template:
         if self.generation is Generation.GFX9 and not high and kind != "f16hi" and not self.numbers("op_sel"):
             self.write_row(row, wide)
             return
+        if self.valid is None:
+            state.write_half(row, high, bits)
+            return
         old = state.read_vgpr(row)
         new, kept = (f.shl(wide, 16), 0xFFFF) if high else (wide, 0xFFFF0000)
         self.write_row(row, f.or_(new, f.and_(old, kept)))
