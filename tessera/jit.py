@@ -20,7 +20,7 @@ import numpy as np
 
 from . import config, dtypes
 from .dtypes import DType
-from .errors import KernelError, KernelSyntaxError, KernelTypeError, LaunchError, UnsupportedArchError
+from .errors import KernelError, KernelSyntaxError, KernelTypeError, LaunchError, TesseraWarning, UnsupportedArchError
 from .frontend.captures import Captures, freeze
 from .frontend.parameters import Array, Signature, python_type
 from .frontend.source import read_lines
@@ -249,6 +249,7 @@ class JitFunction:
             warnings.warn(
                 f"kernel {self.__name__!r} has been compiled {STORM} times: a constexpr or a captured variable changes from launch to "
                 "launch; pass it as an argument",
+                TesseraWarning,
                 stacklevel=4,
             )
         return compiled
@@ -426,8 +427,10 @@ def jit(
 def jit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a kernel of a function: `@ts.jit`, or `@ts.jit(target="rocm", num_waves=4, …)`.
 
-    `num_waves`: waves of a workgroup; powers of two leave none idle. `fp_contract`: LLVM may fuse a product and a sum into one rounding. `optimize` and
-    `codegen`: LLVM's levels. Raises KernelTypeError for options that don't exist, KernelSyntaxError for what can't be a kernel.
+    `num_waves`: waves of a workgroup; powers of two leave none idle. `fp_contract`: LLVM may fuse a product and a sum into one rounding.
+    `optimize` and `codegen`: LLVM's levels.
+
+    Raises KernelTypeError for options that don't exist, KernelSyntaxError for what can't be a kernel.
     """
     names = tuple(Options.__dataclass_fields__)
     for name in options:

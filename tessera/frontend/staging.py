@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .. import errors
+from .. import dtypes, errors
 from ..dtypes import DType
 from ..errors import KernelError, KernelNameError, KernelSyntaxError, KernelTypeError, KernelValueError, Location, TesseraError
 from ..ir.core import Kernel, Value
@@ -106,7 +106,7 @@ def _parameter(tracer: Tracer, name: str, spec: Spec, weak: set[str]) -> TileVal
     tracer.body.params.append(value)
     if isinstance(spec, ArrayType):
         return ArrayValue(value, spec, name)
-    if spec.weak:
+    if spec.weak and spec.dtype is not dtypes.bool_:  # a bool has one type in the launch ABI
         weak.add(name)
     return TileValue(value, spec.weak)
 
