@@ -229,7 +229,11 @@ class Program:
 
     def __getitem__(self, index: int) -> Callable[[State], None]:
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.code.address(f"piece{index}"))
-        return lambda state: function(state.block.ctypes.data)
+
+        def run(state: State, _keep: Program = self) -> None:
+            function(state.block.ctypes.data)
+
+        return run
 
 
 def build(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from tessera.errors import UnsupportedInstructionError
-from tessera.llvmtext import Function, Value, const, element, like, vector, vector_const
+from tessera.llvmtext import Function, Value, const, element, lanes, like, vector, vector_const
 
 from . import dpp
 from .indirect import HANDLERS
@@ -246,27 +246,32 @@ class _Template:
                 return self.flushed(half_to_float(f, raw), kind)
             case "bf16":
                 return bfloat_to_float(f, raw)
-            case "f32" | "f64":
-                return self.flushed(as_float(f, raw), kind)
+            case "f32" | "f64" | "h16":
+                return self.flushed(raw if kind == "h16" else as_float(f, raw), kind)
             case _:
                 return raw
 
     def flushed(self, x: Value, kind: str) -> Value:
         """Subnormals to zero where the mode says so."""
-        mode = self.mode
+        mode, f = self.mode, self.f
         single = kind == "f32"
         if mode.dynamic:
-            register = self.f.load("i32", self.state.field_pointer(Field.MODE), 4)
-            when = self.f.icmp("eq", self.f.and_(register, 0x30 if single else 0xC0), 0)
+            register = f.load("i32", self.state.field_pointer(Field.MODE), 4)
+            when = f.icmp("eq", f.and_(register, 0x30 if single else 0xC0), 0)
         elif mode.flush32 if single else mode.flush64:
             when = None
         else:
             return x
+        if kind == "h16":
+            subnormal = f.icmp("eq", f.and_(x, 0x7C00), 0)
+            if when is not None:
+                subnormal = f.and_(subnormal, f.splat(when, lanes(x.type)) if x.type[0] == "<" else when)
+            return f.select(subnormal, f.and_(x, 0x8000), x)
         if kind != "f16":
-            return flush(self.f, x, when)
+            return flush(f, x, when)
         # An f16 in float is subnormal below 2^-14: scaled down so far, float's own subnormals are those.
-        scaled = flush(self.f, self.f.binary("fmul", x, const(x.type, 2.0**-112)), when)
-        return self.f.binary("fmul", scaled, const(x.type, 2.0**112))
+        scaled = flush(f, f.binary("fmul", x, const(x.type, 2.0**-112)), when)
+        return f.binary("fmul", scaled, const(x.type, 2.0**112))
 
     def raw(self, operand: Operand, width: int, kind: str, index: int) -> Value:
         """The bits of a source, per lane for vector instructions, after DPP and SDWA moved or selected them."""
