@@ -51,7 +51,7 @@ def gamma(terms: int, accumulator: str) -> float:
 
 
 def product(actual: np.ndarray, a: np.ndarray, b: np.ndarray, acc: np.ndarray | None = None, *, accumulator: str = "float32") -> None:
-    """`actual` is a @ b + acc: exact for integers (modulo 2**32), within the bound for floats, summed in `accumulator`, in actual's dtype."""
+    """`actual` is a @ b + acc: exact for integers (modulo 2**32); for floats within the bound of `accumulator`, then rounded once."""
     if a.dtype.kind in "iu":
         exact = a.astype(np.int64) @ b.astype(np.int64) + (0 if acc is None else acc.astype(np.int64))
         return same(actual, exact.astype(actual.dtype))
@@ -96,7 +96,7 @@ def function(actual: np.ndarray, name: str, x: np.ndarray) -> None:
 
 
 def ulps(actual: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """The distance to `exact`, float64s or Decimals, in units of the last place of actual's dtype; infinite where a special value differs."""
+    """The distance to `exact` (float64s or Decimals) in units of actual's last place; infinite where a special value differs."""
     name, found = actual.dtype.name, np.full(actual.shape, np.inf)
     for i, want in np.ndenumerate(exact):
         got, true = float(actual[i]), Decimal(want)

@@ -16,7 +16,7 @@ GUARD = 64  # bytes before and after
 
 @dataclass(frozen=True)
 class Layout:
-    """A way to lay out a matrix. `contiguous` and `align` are the class that every array laid out so is of (align 0: the element's size)."""
+    """A way to lay out a matrix. `contiguous` and `align` are the class of every array laid out so (align 0: the element's size)."""
 
     name: str
     contiguous: int | None
