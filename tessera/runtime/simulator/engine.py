@@ -369,9 +369,9 @@ class Program:
             if status == 2:
                 text = "ended"
             elif status == 1:
-                text = f"waits at the barrier at pc 0x{before.pc if before is not None else pc:x}"
+                text = f"waiting at the barrier at pc 0x{before.pc if before is not None else pc:x}"
             else:
-                text = f"runs at pc 0x{pc:x}"
+                text = f"running at pc 0x{pc:x}"
             location = (
                 self.lines(before.pc if status == 1 and before is not None else pc) if self.lines is not None and status != 2 else None
             )

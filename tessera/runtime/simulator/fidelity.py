@@ -48,7 +48,7 @@ def assess(mnemonics: Iterable[str]) -> Fidelity:
         if mnemonic in _TRANSCENDENTAL:
             found.append(Approximation(mnemonic, f"{ULP_BOUND} ulp from the true value, where the hardware promises {HARDWARE_ULP} ulp"))
         elif matrix.is_matrix(mnemonic) and "_i32_" not in mnemonic:
-            found.append(Approximation(mnemonic, matrix.BOUND))
+            found.append(Approximation(mnemonic, matrix.bound(mnemonic)))
         elif mnemonic.startswith(_DOT):
             found.append(Approximation(mnemonic, "each product and sum rounded as in IEEE f32; the hardware truncates some of them"))
     return Fidelity(tuple(found))

@@ -61,6 +61,7 @@ class Context(IntEnum):
     FAULT_WRITE = 240  # i32
     FAULT_GROUP = 248
     FAULT_WAVE = 256
+    PROBE = 264  # whether to return when a workgroup steps aside
     ZEROS = 320  # 64 bytes that are read in place of what is out of reach
     TEMP = 384  # 64 bytes for scalar buffer loads
     HOOKS = 512  # free for hooks

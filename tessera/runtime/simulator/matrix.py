@@ -10,7 +10,7 @@ copies of A and B in group q.
 
 The helper `sim.matrix.<mnemonic>.<wave>.<modifiers>` converts A and B to f32 in memory, [k][i] and [k][j], and forms outer products:
 blocks of 4 rows, a row of C being one or a few host registers, each k one product with a broadcast element of A. This `fast` arithmetic
-adds products to C one by one in order of k, fused where the host can; the hardware rounds differently (`BOUND`). Integers are exact: their
+adds products to C one by one in order of k, fused where the host can; the hardware rounds differently (`bound`). Integers are exact: their
 products are summed in f32, where sums below 2^24 are exact, and then added to C.
 """
 
@@ -29,9 +29,8 @@ from .state import WaveState
 
 Basis = tuple[tuple[int, int], ...]
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "iu8": 8, "iu4": 4, "f32": 32, "i32": 32}
-BOUND = (
-    "sums of products in f32, in order of k, each rounded once: within K + 1 roundings of the exact sum; the hardware adds in another order"
-)
+_BOUND = "sums of products in f32, in order of k, within K + 1 roundings of the exact sum; the hardware adds in another order"
+_BOUND_16 = "sums of products in f32, rounded once at the end; the hardware rounds to 16 bits after every second product"
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,11 @@ TABLE: dict[tuple[str, str, int], MatrixInstruction] = {
     for cd, ab in _RDNA3
     for wave in (32, 64)
 }
+
+
+def bound(mnemonic: str) -> str:
+    """How a floating-point matrix instruction's results may differ from the hardware's."""
+    return _BOUND_16 if mnemonic.startswith(("v_wmma_f16_", "v_wmma_bf16_")) else _BOUND
 
 
 def is_matrix(mnemonic: str) -> bool:

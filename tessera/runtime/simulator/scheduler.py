@@ -18,7 +18,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -35,6 +35,7 @@ SLICE = 1 << 16  # wave instructions before a wave must let others run
 ROTATE = 1 << 21  # wave instructions before a workgroup must let others run
 SLOTS = 64  # workgroups that a thread may have begun
 SLOT_MEMORY = 1 << 28  # bytes that a thread's workgroups may take
+_NO_LIMIT = 1 << 62
 WORTH_WAKING = 4e-4  # seconds of work that other threads are woken for
 
 
@@ -211,7 +212,8 @@ def build_group(module: Module, name: str) -> None:
 
 @builds("run")
 def build_run(module: Module, name: str) -> None:
-    """`sim.run(job, g)`: take and run workgroups until there are none left, at most LIMIT."""
+    """`sim.run(job, g)`: go on with the workgroups in the slots, and take at most LIMIT others, until there are none left. With PROBE set,
+    return also when one steps aside."""
     f = helper_function(module, name, "void", [("ptr", "job"), ("ptr", "g")])
     job, g = f.arguments
     slots, slot_size, count = get(f, g, Context.SLOTS, "ptr"), get(f, g, Context.SLOT_SIZE), get(f, g, Context.SLOT_COUNT)
@@ -219,6 +221,8 @@ def build_run(module: Module, name: str) -> None:
     limit, active, current, fresh = (helpers.stack(f, "i64") for _ in range(4))
     f.store(get(f, g, Context.LIMIT), limit, 8)
     f.store(const("i64", 0), active, 8)
+    with loop(f, 0, count) as number:
+        f.store(f.add(f.load("i64", active, 8), f.load("i64", f.gep(slots, f.mul(number, slot_size)), 8)), active, 8)
     f.store(const("i64", 0), current, 8)
     f.store(const("i64", 1), fresh, 8)  # whether to begin another workgroup before going on with those begun
     f.branch("next")
@@ -251,6 +255,8 @@ def build_run(module: Module, name: str) -> None:
     with when(f, done):
         f.store(const("i64", 0), f.gep(slot, int(Slot.ACTIVE)), 8)
         f.store(f.sub(f.load("i64", active, 8), 1), active, 8)
+    with when(f, f.and_(f.not_(done), f.icmp("ne", get(f, g, Context.PROBE), 0)), likely=False):
+        f.ret()
     # A workgroup that stepped aside lets a new one begin; then those begun take turns.
     f.store(f.cast("zext", f.not_(done), "i64"), fresh, 8)
     f.store(f.select(done, at, f.emit("i64", f"urem {f.add(at, 1)}, {count.text}")), current, 8)
@@ -419,10 +425,11 @@ def run(launch: Launch) -> Outcome:
     outcome = Outcome(np.zeros(launch.blocks, np.int64), dict.fromkeys(_SUMS, 0))
     lock = threading.Lock()
 
-    def work(limit: int) -> None:
+    def work(probe: bool) -> None:
+        """Run workgroups in this thread; after a probe of one, wake the others if it took long enough."""
         memory, g = aligned(Context.SIZE)
         counts = np.zeros(launch.blocks + 8, np.int64)
-        slots = max(1, min(SLOTS, launch.total, limit, SLOT_MEMORY // slot_size))
+        slots = max(1, min(SLOTS, launch.total, SLOT_MEMORY // slot_size))
         first = _arena().take(slots * slot_size)
         for index in range(slots):
             poke(first + index * slot_size, 0)
@@ -437,14 +444,23 @@ def run(launch: Launch) -> Outcome:
             Context.SLOTS: first,
             Context.SLOT_SIZE: slot_size,
             Context.SLOT_COUNT: slots,
-            Context.LIMIT: limit,
+            Context.LIMIT: 1 if probe else _NO_LIMIT,
+            Context.PROBE: int(probe),
             Context.SCRATCH_SIZE: (launch.scratch_lane + 3) // 4 * 4,
         }
         for item, value in values.items():
             poke(g + item, value)
         if launch.prepare_context is not None:
             launch.prepare_context(g)
+        futures: list[Future[None]] = []
+        started = time.perf_counter()
         entry(job, g)
+        if probe and not peek(g + Context.FAULT, 4):
+            if (time.perf_counter() - started) * (launch.total - 1) >= WORTH_WAKING:
+                futures = [_threads(threads - 1).submit(work, False) for _ in range(threads - 1)]
+            poke(g + Context.LIMIT, _NO_LIMIT)
+            poke(g + Context.PROBE, 0)
+            entry(job, g)
         with lock:
             outcome.counts += counts[: launch.blocks]
             for item in _SUMS:
@@ -454,24 +470,12 @@ def run(launch: Launch) -> Outcome:
                 record = _fault(g, launch)
                 if outcome.fault is None or record.group < outcome.fault.group:
                     outcome.fault = record
+        for future in futures:
+            future.result()
         del memory
 
-    everything = 1 << 62
     threads = min(launch.threads, launch.total)
-    if threads <= 1:
-        work(everything)
-    else:
-        start = time.perf_counter()
-        work(1)
-        left = launch.total - 1
-        if (time.perf_counter() - start) * left < WORTH_WAKING or outcome.fault is not None:
-            if outcome.fault is None:
-                work(everything)
-        else:
-            futures = [_threads(threads - 1).submit(work, everything) for _ in range(threads - 1)]
-            work(everything)
-            for future in futures:
-                future.result()
+    work(probe=threads > 1)
     del job_memory, image_memory
     return outcome
 
