@@ -70,7 +70,7 @@ class _Variant:
     blocks: tuple[lifter.Block, ...]
     vgprs: int
     agprs: int
-    mnemonics: tuple[str, ...]
+    fidelity: fidelity.Fidelity
     observer: Any = None
 
 
@@ -159,9 +159,8 @@ class Program:
         meta = entry.meta
         code = helpers.load(entry.code, meta["calls"])
         blocks = tuple(lifter.Block(pc, size, mnemonics) for pc, size, mnemonics in meta["blocks"])
-        return _Variant(
-            code, code.address(lifter.KERNEL), blocks, int(meta["vgprs"]), int(meta["agprs"]), tuple(meta["mnemonics"]), observer
-        )
+        closeness = fidelity.assess(meta["mnemonics"])
+        return _Variant(code, code.address(lifter.KERNEL), blocks, int(meta["vgprs"]), int(meta["agprs"]), closeness, observer)
 
     def _lifter_input(self, full: bool, observer: Any) -> lifter.Kernel:
         instructions = self.instructions
@@ -245,7 +244,7 @@ class Program:
         finished = time.perf_counter()
         return RunReport(
             counters=_counters(variant, report, counters),
-            fidelity=fidelity.assess(variant.mnemonics),
+            fidelity=variant.fidelity,
             seconds=finished - compiled,
             compile_seconds=compiled - started,
             threads=threads,
