@@ -153,7 +153,7 @@ def triangle(out, n):
             for k in range(j, n, 2):
                 total += (i + 1) * (j + 2) - k
     out[0] = total
-    for i in range(3):
+    for _ in range(3):
         pass
     else:
         out[1] = total + 1
@@ -570,6 +570,33 @@ def test_constexpr_annotations_also_as_text(annotation: Any) -> None:
     out = np.zeros(4)
     run(kernel, out, 4)
     assert out.tolist() == [2, 2, 2, 2]
+
+
+def test_a_result_that_is_not_used_does_no_harm() -> None:
+    def kernel(out, n):
+        def noted(i):
+            out[i] = 1
+            return i * 2
+
+        for i in range(n):
+            noted(i)
+            if i > 1:
+                noted(i + 3)
+
+    out = np.zeros(8)
+    run(kernel, out, 4)
+    assert out.tolist() == [1, 1, 1, 1, 0, 1, 1, 0]
+
+
+def test_dtypes_compare_however_they_are_named() -> None:
+    def kernel(x, out, n):
+        known = (x.dtype == np.float32, x.dtype == "float32", x.dtype != ts.float32, x.dtype == ts.float16)
+        assert known == (True, True, False, False)
+        ts.store(out, 0, ts.load(x, 0, shape=4) * n if x.dtype == np.float32 else 0)
+
+    out = np.zeros(4, np.float32)
+    run(kernel, np.ones(4, np.float32), out, 3)
+    assert out.tolist() == [3] * 4
 
 
 # ---- what is refused (the gallery has the messages) ------------------------------------------------------------------------------------

@@ -69,6 +69,42 @@ def test_launch(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.grid == (3, 1, 1)
 
 
+@pytest.mark.parametrize("num_waves", [1, 2, 4, 8])
+def test_run_time_trip_counts_on_the_simulator(num_waves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TESSERA_DEVICE", "sim:gfx1151")
+
+    def sums(x, out, n):
+        for t in range(n):
+            out[0] += ts.sum(ts.load(x, t, shape=8))
+
+    def down(x, out, start, stop, step):
+        total = 0
+        i = -1
+        for i in range(start, stop, step):
+            total += x[i]
+        out[0] = total
+        out[1] = i
+
+    def fixed(x, out, N: ts.constexpr):
+        for t in range(N):
+            out[0] += ts.sum(ts.load(x, t, shape=8))
+
+    x = np.arange(512.0)
+    waves = ts.jit(num_waves=num_waves)
+    run, constant, back = waves(sums), waves(fixed), waves(down)
+    for n in (0, 1, 2, 63, 64):
+        out = np.zeros(2)
+        run[1](x, out, n)
+        assert out[0] == x[: 8 * n].sum()
+        again = np.zeros(2)
+        constant[1](x, again, n)
+        assert again[0] == out[0]
+    for bounds in ((45, -1, -5), (5, 10, -3), (10, 1, -3), (0, 7, 3)):
+        out = np.zeros(2)
+        back[1](x + 1, out, *bounds)
+        assert out.tolist() == [sum(i + 1 for i in range(*bounds)), [-1, *range(*bounds)][-1]]
+
+
 def test_the_decorator_with_and_without_options() -> None:
     for kernel in (ts.jit(add), ts.jit()(add), ts.jit(target="rocm", num_waves=2)(add)):
         x, y, out = vectors()

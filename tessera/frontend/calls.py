@@ -51,7 +51,7 @@ def invoke(frame: Frame, node: ast.AST, function: Any, args: Sequence[Any], kwar
         return run(frame, node, function, args, kwargs)
     traced = _holds_traced(args) or _holds_traced(tuple(kwargs.values()))
     if isinstance(function, types.FunctionType):
-        if not _is_ours(function) and (traced or uses_tessera(function)) and source_of(function) is not None:
+        if not _is_ours(function) and (traced or uses_tessera(function, frame.tracer.uses_tessera)) and source_of(function) is not None:
             return run(frame, node, function, args, kwargs)
         if not _is_ours(function):
             frame.tracer.captures.merge_function(function)
@@ -101,17 +101,14 @@ def _holds_traced(value: Any, depth: int = 4) -> bool:
     )
 
 
-_uses: dict[types.CodeType, bool] = {}
-
-
-def uses_tessera(function: types.FunctionType) -> bool:
+def uses_tessera(function: types.FunctionType, known: dict[types.CodeType, bool]) -> bool:
     """Whether a function, or one that it names, uses Tessera: then it is staged even where no argument is a run-time value."""
     code = function.__code__
-    if code not in _uses:
-        _uses[code] = False  # for recursion
+    if code not in known:
+        known[code] = False  # for recursion
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        _uses[code] = any(_is_tessera(value) for value in _named_values(code, function.__globals__, cells))
-    return _uses[code]
+        known[code] = any(_is_tessera(value, known) for value in _named_values(code, function.__globals__, cells))
+    return known[code]
 
 
 def _named_values(code: types.CodeType, globals_: dict[str, Any], cells: dict[str, types.CellType]) -> list[Any]:
@@ -123,13 +120,13 @@ def _named_values(code: types.CodeType, globals_: dict[str, Any], cells: dict[st
     return found
 
 
-def _is_tessera(value: Any) -> bool:
+def _is_tessera(value: Any, known: dict[types.CodeType, bool]) -> bool:
     if isinstance(value, types.ModuleType):
         return value.__name__.split(".")[0] == "tessera"
     if hasattr(cast(Any, type(value)), STAGED_FUNCTION):
         return True
     if isinstance(value, types.FunctionType):
-        return value.__module__.split(".")[0] == "tessera" or uses_tessera(value)
+        return value.__module__.split(".")[0] == "tessera" or uses_tessera(value, known)
     return False
 
 

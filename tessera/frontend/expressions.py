@@ -9,10 +9,12 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from ..dtypes import DType
 from ..errors import KernelNameError, KernelTypeError
 from . import arithmetic, regions
 from .calls import NestedFunction, invoke
 from .frames import Carried, Frame, evaluate, expression
+from .promotion import as_dtype
 from .source import Source, assigned, free_names
 from .values import ArrayValue, TileValue, describe
 
@@ -144,6 +146,13 @@ def _compared(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Any, right: 
         return found if isinstance(op, ast.In) else not found
     if isinstance(op, (ast.Eq, ast.NotEq)) and (isinstance(left, ArrayValue) or isinstance(right, ArrayValue)):
         raise frame.error(node, "arrays aren't compared: ts.load tiles of them, or write `is None`", KernelTypeError)
+    if (
+        isinstance(left, DType) != isinstance(right, DType)
+        and isinstance(op, (ast.Eq, ast.NotEq))
+        and left is not None
+        and right is not None
+    ):
+        left, right = as_dtype(left), as_dtype(right)  # x.dtype == np.float16
     return COMPARE[type(op)](left, right)
 
 

@@ -153,7 +153,7 @@ class Frame:
         """Assign a variable."""
         self.vars[name] = value
         self.where[name] = self.locate(node)
-        if isinstance(value, TileValue) and value.block in self.tracer.open and not value.value.name:
+        if isinstance(value, TileValue) and self.tracer.is_open(value.block) and not value.value.name:
             value.value.name = name
 
     def in_staged_loop(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import dtypes
 from ..dtypes import DType
 from ..errors import KernelSyntaxError, KernelTypeError, LaunchError, Location
 from ..ir.types import ArrayType
@@ -92,9 +94,17 @@ class Signature:
 _MISSING: Any = object()
 
 
+def _annotations(function: types.FunctionType) -> dict[str, Any]:
+    try:
+        return function.__annotations__
+    except NameError:  # Python 3.14 evaluates annotations when they are read; some may be of names for type checkers only
+        annotationlib: Any = importlib.import_module("annotationlib")
+        return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+
+
 def is_constexpr(function: types.FunctionType, name: str) -> bool:
     """Whether a parameter is annotated as constexpr, also where annotations are kept as text."""
-    annotation = function.__annotations__.get(name)
+    annotation = _annotations(function).get(name)
     if not isinstance(annotation, str):
         return annotation is constexpr
     owner, _, last = annotation.rpartition(".")
@@ -105,6 +115,4 @@ def is_constexpr(function: types.FunctionType, name: str) -> bool:
 
 def python_type(value: object) -> DType | None:
     """The dtype that a Python type names as a weak scalar in `kernel.compile`: int, float or bool."""
-    from .. import dtypes
-
     return {int: dtypes.int64, float: dtypes.float64, bool: dtypes.bool_}.get(value) if isinstance(value, type) else None

@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 from ..errors import KernelError, KernelSyntaxError, KernelTypeError
+from ..ir.core import Block
 from . import regions
 from .expressions import BINARY, bind_target, condition, iterate, nested, spread
 from .frames import After, Frame, Jump, Region, Return, Signal, evaluate, execute, finish, statement
@@ -252,7 +253,7 @@ def _trip(frame: Frame, node: ast.For | ast.While) -> Signal:
 @statement(ast.While)
 def _while(frame: Frame, node: ast.While, after: After) -> Signal:
     for _ in range(MAX_UNROLLED):
-        with frame.tracer.inside(type(frame.tracer.body)()) as scratch:
+        with frame.tracer.inside(Block()) as scratch:
             saved = dict(frame.vars), dict(frame.where)
             test = condition(frame, node.test, evaluate(frame, node.test), "while")
         if isinstance(test, TileValue):  # staged from here on: what the test made is made again inside the loop

@@ -6,6 +6,7 @@ at its next use.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,9 +25,11 @@ class Tracer:
         self.prologue = Block()
         self.block = self.body
         self.open: set[Block] = {self.body, self.prologue}
+        self.adopted: dict[Block, Block] = {}  # blocks whose ops were moved, and to where
         self.made_in: dict[Block, Location | None] = {}
         self.captures = Captures()
         self.active: list[Source] = []  # the functions that are being staged, outermost first
+        self.uses_tessera: dict[types.CodeType, bool] = {}  # what calls.py found out about functions
 
     def emit(self, op: Op) -> Value:
         """Append an op that has one result."""
@@ -51,11 +54,17 @@ class Tracer:
         """Move the ops of a finished block to the current one; its values are then this block's."""
         self.block.ops += block.ops
         block.ops = []
-        self.open.add(block)
+        self.adopted[block] = self.block
+
+    def is_open(self, block: Block) -> bool:
+        """Whether the values of a block can be used."""
+        while block in self.adopted:
+            block = self.adopted[block]
+        return block in self.open
 
     def check_open(self, block: Block) -> None:
         """Raises KernelError where a value was made in a block that has ended."""
-        if block in self.open:
+        if block in self.open or self.is_open(block):
             return
         where = self.made_in.get(block)
         origin = f"inside the loop or branch on line {where.line}" if where is not None else "by another kernel's trace"
