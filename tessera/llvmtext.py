@@ -442,20 +442,26 @@ class Function:
 
     # Calls.
 
-    def call(self, name: str, returns: str, operands: Sequence[Value], attributes: str = "") -> Value:
-        """Call and declare `name`; a void call gives a Value that must not be used. Immediate arguments are constants as any other."""
+    def call(self, name: str, returns: str, operands: Sequence[Value], attributes: str = "", *, flags: str = "") -> Value:
+        """Call and declare `name`; a void call gives a Value that must not be used. Immediate arguments are constants as any other.
+
+        `flags` are fast-math flags."""
         self.module.declare(name, returns, [o.type for o in operands])
-        text = f"call {returns} @{name}({', '.join(map(str, operands))}){' ' + attributes if attributes else ''}"
+        text = (
+            f"call {flags + ' ' if flags else ''}{returns} @{name}({', '.join(map(str, operands))}){' ' + attributes if attributes else ''}"
+        )
         if returns == "void":
             self.do(text)
             return Value("void", "void")
         return self.emit(returns, text)
 
-    def intrinsic(self, name: str, operands: Sequence[Value], returns: str | None = None, overloads: Sequence[str] | None = None) -> Value:
+    def intrinsic(
+        self, name: str, operands: Sequence[Value], returns: str | None = None, overloads: Sequence[str] | None = None, *, flags: str = ""
+    ) -> Value:
         """Call `llvm.name`, mangled by `overloads` (by default the type of the first operand), which is also the default result type."""
         types = [operands[0].type] if overloads is None else overloads
         full = ".".join(["llvm." + name, *map(mangle, types)])
-        return self.call(full, operands[0].type if returns is None else returns, operands)
+        return self.call(full, operands[0].type if returns is None else returns, operands, flags=flags)
 
     # Terminators.
 
