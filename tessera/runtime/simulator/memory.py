@@ -13,7 +13,7 @@ descriptors are refused when they are used.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import UnsupportedInstructionError
@@ -59,6 +59,7 @@ class Lifting:
     family: str
     arch: str
     observer: Any = None
+    descriptors: dict[tuple[object, ...], Any] = field(default_factory=dict[tuple[object, ...], Any])
 
     @property
     def f(self) -> Function:
@@ -199,18 +200,43 @@ def _scratch(e: Lifting, instruction: Instruction, address: tuple[Operand, ...])
     return Place("scratch", (_scratch_base(e), lanes), e.mask())
 
 
+@dataclass(frozen=True)
+class _Descriptor:
+    """What is computed from a descriptor: `limit` is what offsets are compared with where there is no index (gfx10 and later)."""
+
+    base: Value
+    stride: Value
+    records: Value
+    flags: Value
+    limit: Value
+
+
+def _descriptor(e: Lifting, srsrc: Registers) -> _Descriptor:
+    """Computed once a block for the same values of the four SGPRs."""
+    f = e.f
+    words = [e.scalar(Registers(srsrc.file, srsrc.first + i)) for i in range(4)]
+    key = (id(e.state.use), *(word.text for word in words))
+    if (known := e.descriptors.get(key)) is not None:
+        return known
+    base = f.or_(f.cast("zext", words[0], "i64"), f.shl(f.cast("zext", f.and_(words[1], 0xFFFF), "i64"), 32))
+    base = f.select(f.icmp("ne", f.lshr(words[1], 30), 0), const("i64", SWIZZLED << 48), base)
+    stride, records = f.and_(f.lshr(words[1], 16), 0x3FFF), words[2]
+    select = f.and_(f.lshr(words[3], 28), 3)
+    unchecked = f.select(f.icmp("eq", select, 0), stride, const("i32", -1))
+    limit = f.select(f.icmp("eq", select, 3), records, f.select(f.icmp("eq", records, 0), const("i32", 0), unchecked))
+    found = e.descriptors[key] = _Descriptor(base, stride, records, words[3], limit)
+    return found
+
+
 def _buffer(e: Lifting, instruction: Instruction, address: tuple[Operand, ...]) -> Place:
     """`vaddr|off, srsrc, soffset` with an unsigned immediate."""
     state, f = e.state, e.f
     vaddr, srsrc, soffset = (operand.base for operand in address)
     if not isinstance(srsrc, Registers) or srsrc.count != 4:
         raise e.refuse(instruction, "its descriptor isn't four SGPRs")
-    words = [e.scalar(Registers(srsrc.file, srsrc.first + i)) for i in range(4)]
-    base = f.or_(f.cast("zext", words[0], "i64"), f.shl(f.cast("zext", f.and_(words[1], 0xFFFF), "i64"), 32))
+    d = _descriptor(e, srsrc)
     soffset_value = f.cast("zext", e.scalar(soffset), "i64")
-    swizzled = f.icmp("ne", f.lshr(words[1], 30), 0)
-    base = f.select(swizzled, const("i64", SWIZZLED << 48), f.add(base, soffset_value))
-    stride, records = f.and_(f.lshr(words[1], 16), 0x3FFF), words[2]
+    base, stride, records = f.add(d.base, soffset_value), d.stride, d.records
 
     registers = [state.row(vaddr, i) for i in range(vaddr.count)] if isinstance(vaddr, Registers) else []
     index = state.read_vgpr(registers.pop(0)) if instruction.modifiers.get("idxen") and registers else None
@@ -229,20 +255,17 @@ def _buffer(e: Lifting, instruction: Instruction, address: tuple[Operand, ...]) 
         raw = f.intrinsic("usub.sat", [records, f.cast("trunc", soffset_value, "i32")])
         limit = f.select(f.icmp("eq", stride, 0), raw, f.mul(records, stride))
         return Place("buffer", (base, offset, check, limit), e.mask())
-    select = f.and_(f.lshr(words[3], 28), 3)
-    everything = const("i32", -1)
-    raw, structured = f.icmp("eq", select, 3), f.icmp("eq", select, 0)
-    unchecked = f.select(structured, stride, everything)
     if index is None:
-        limit = f.select(raw, records, f.select(f.icmp("eq", records, 0), const("i32", 0), unchecked))
-        return Place("buffer", (base, offset, check, limit), e.mask())
+        return Place("buffer", (base, offset, check, d.limit), e.mask())
+    everything, select = const("i32", -1), f.and_(f.lshr(d.flags, 28), 3)
+    raw, structured = f.icmp("eq", select, 3), f.icmp("eq", select, 0)
     by_index = f.icmp("ult", select, 2)
     beyond = f.icmp("uge", index, f.splat(records, state.wave))
     beyond = f.and_(beyond, f.splat(by_index, state.wave))
     in_record = f.select(f.splat(structured, state.wave), inside, const(state.lane_type, 0))
     check = f.select(f.splat(raw, state.wave), offset, f.select(beyond, const(state.lane_type, -1), in_record))
     empty = f.and_(f.icmp("eq", select, 2), f.icmp("eq", records, 0))
-    limit = f.select(raw, records, f.select(empty, const("i32", 0), unchecked))
+    limit = f.select(raw, records, f.select(empty, const("i32", 0), f.select(structured, stride, everything)))
     return Place("buffer", (base, offset, check, limit), e.mask())
 
 
