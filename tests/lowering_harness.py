@@ -126,7 +126,7 @@ def check(kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any], **opt
     """The simulator's result is the reference's, bit for bit, for all arrays and for what lies around them in their base arrays."""
 
     def copy(arg: Any) -> Any:
-        if not isinstance(arg, np.ndarray) or arg.ndim == 0 and arg.base is None:
+        if not isinstance(arg, np.ndarray) or (arg.ndim == 0 and arg.base is None):
             return arg
         base = arg
         while isinstance(base.base, np.ndarray):

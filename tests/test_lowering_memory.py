@@ -48,7 +48,9 @@ def inside(shape: tuple[int, ...], dtype: DType, *, row_pad: int = 0, align: int
     return view
 
 
-def copy_kernel(source: str, target: str, shape: tuple[int, ...], offsets: str, *, other: str = "0", waves: int = 2, dtype: str = "f32") -> str:
+def copy_kernel(
+    source: str, target: str, shape: tuple[int, ...], offsets: str, *, other: str = "0", waves: int = 2, dtype: str = "f32"
+) -> str:
     """`target[offsets] = load(source, offsets)`, the offsets being ops on %i (program 0) and %j (program 1) that define %r and %c."""
     named = ["%r", "%c"][: len(shape)] if len(shape) <= 2 else ["%r", "%c", "%d"]
     tile = "x".join(map(str, (*shape, dtype)))
@@ -112,7 +114,9 @@ def test_strides_of_loads_and_stores(kind: str, small: bool) -> None:
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
 @pytest.mark.parametrize("other", ["0", "7", "nan"])
-@pytest.mark.parametrize("u,v", [(-3, -8), (5, 13), (-8, 40), (1, -1), (2**40, 0), (0, -(2**40)), (2**63 - 1, 0), (2**31 - 1, 2**31), (-(2**63), 0)])
+@pytest.mark.parametrize(
+    ("u", "v"), [(-3, -8), (5, 13), (-8, 40), (1, -1), (2**40, 0), (0, -(2**40)), (2**63 - 1, 0), (2**31 - 1, 2**31), (-(2**63), 0)]
+)
 def test_offsets_anywhere_and_other(u: int, v: int, other: str, small: bool) -> None:
     source = inside((21, 75), dtypes.float32, row_pad=5)
     target = inside((24, 96), dtypes.float32)
@@ -122,7 +126,7 @@ def test_offsets_anywhere_and_other(u: int, v: int, other: str, small: bool) -> 
     check(cached(text), (3, 3, 1), (source, target, u, v))
 
 
-@pytest.mark.parametrize("u,v", [(-3, -8), (5, 13), (-8, 40), (2**40, 0), (0, -(2**33)), (2**63 - 1, 2**63 - 1)])
+@pytest.mark.parametrize(("u", "v"), [(-3, -8), (5, 13), (-8, 40), (2**40, 0), (0, -(2**33)), (2**63 - 1, 2**63 - 1)])
 @pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
 def test_stores_at_offsets_anywhere(u: int, v: int, small: bool) -> None:
     source = inside((24, 96), dtypes.float32)
@@ -177,7 +181,13 @@ def test_broadcast_and_overlapping_sources() -> None:
         for small in (True, False):
             target = inside((24, 80), dtypes.float32)
             target[...] = -1
-            text = copy_kernel(array_type(source, small=small, align=4, axis=1 if source.strides[1] else None), array_type(target), TILE, AT_TILE, other="7")
+            text = copy_kernel(
+                array_type(source, small=small, align=4, axis=1 if source.strides[1] else None),
+                array_type(target),
+                TILE,
+                AT_TILE,
+                other="7",
+            )
             check(assign(parse(text)), (3, 3, 1), (source, target, 0, 0))
 
 
@@ -187,14 +197,18 @@ def test_ranks(rank: int) -> None:
     tile = ((), (64,), (2, 4, 32))[rank if rank < 2 else 2]
     source = inside(shape, dtypes.float32, align=4) if rank else np.array(3.5, np.float32)
     target = np.zeros_like(source)
-    code = ("", "\n  %m = const type=i64 value=64 : i64\n  %r = mul %i %m : i64", """
+    code = (
+        "",
+        "\n  %m = const type=i64 value=64 : i64\n  %r = mul %i %m : i64",
+        """
   %two = const type=i64 value=2 : i64
   %four = const type=i64 value=4 : i64
   %r = mul %i %two : i64
   %c = mul %j %four : i64
   %k = program_id axis=2 : i64
   %m = const type=i64 value=32 : i64
-  %d = mul %k %m : i64""")[rank if rank < 2 else 2]
+  %d = mul %k %m : i64""",
+    )[rank if rank < 2 else 2]
     names = ("", "%r", "%r %c %d")[rank if rank < 2 else 2]
     text = copy_kernel(array_type(source), array_type(target), tile, code)
     text = text.replace("load %a [%r %c %d]", f"load %a [{names}]").replace("store %b [%r %c %d]", f"store %b [{names}]")
@@ -267,7 +281,9 @@ kernel @rows num_waves=2 weak=[]
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
 @pytest.mark.parametrize("at", ["%r %k", "%k %r", "%k %k", "%r %zero"])
-@pytest.mark.parametrize("kind", ["aligned", "row pitch a multiple of 16 bytes, extent not", "rows backwards", "both backwards, transposed"])
+@pytest.mark.parametrize(
+    "kind", ["aligned", "row pitch a multiple of 16 bytes, extent not", "rows backwards", "both backwards, transposed"]
+)
 def test_loads_that_move_in_loops(kind: str, at: str, small: bool) -> None:
     source = views(dtypes.float32)[kind]()
     target = inside((24, 32), dtypes.float32)
@@ -276,7 +292,9 @@ def test_loads_that_move_in_loops(kind: str, at: str, small: bool) -> None:
     check(kernel, (3, 1, 1), (source, target, 0, 100, 32))
 
 
-@pytest.mark.parametrize("start,stop,step", [(-40, 100, 13), (100, -50, -24), (0, 0, 1), (5, 6, 100), (0, 10, 0), (-(2**62), -(2**62) + 2, 1)])
+@pytest.mark.parametrize(
+    ("start", "stop", "step"), [(-40, 100, 13), (100, -50, -24), (0, 0, 1), (5, 6, 100), (0, 10, 0), (-(2**62), -(2**62) + 2, 1)]
+)
 def test_run_time_bounds(start: int, stop: int, step: int) -> None:
     source = inside((21, 75), dtypes.float32, row_pad=5)
     target = inside((24, 32), dtypes.float32)
@@ -335,7 +353,13 @@ def test_tiles_of_bfloat16_and_half_keep_their_bits() -> None:
     bits = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
     for dtype in (np.float16, ml_dtypes.bfloat16):
         source, target = bits.copy().view(dtype), np.zeros((256, 256), dtype)
-        text = copy_kernel(array_type(source), array_type(target), (64, 256), AT_TILE.replace("8", "64").replace("32", "256"), dtype=dtypes.from_numpy(dtype).short)
+        text = copy_kernel(
+            array_type(source),
+            array_type(target),
+            (64, 256),
+            AT_TILE.replace("8", "64").replace("32", "256"),
+            dtype=dtypes.from_numpy(dtype).short,
+        )
         from lowering_harness import simulate
 
         simulate(assign(parse(text), vector=8), (4, 1, 1), (source, target, 0, 0))

@@ -1,8 +1,8 @@
 """Order global memory between the waves of a program: `rocm.memory_fence` where one wave may touch what another has.
 
 A program's loads see its earlier stores, its stores come after its earlier loads and stores of the same bytes. Within a wave the hardware
-keeps that order; between waves only a fence with a barrier does. The pass walks the kernel with the set of accesses since the last fence and
-puts a fence in front of each access that conflicts with one of them: same array or arguments that may overlap, one of the two a store.
+keeps that order; between waves only a fence with a barrier does. The pass walks the kernel with the set of accesses since the last fence
+and puts a fence in front of each access that conflicts with one of them: same array or arguments that may overlap, one of the two a store.
 
 Two kinds of pairs need none: both touch the same elements by the same threads (same offsets and layout, nothing held twice), and tiles of
 different trips of a loop that lie apart.
@@ -81,7 +81,7 @@ class _Walk:
 
     def _conflict(self, pending: _Pending, op: Access) -> bool:
         earlier = pending.op
-        if isinstance(earlier, Load) and isinstance(op, Load) or not _may_overlap(earlier.array, op.array):
+        if (isinstance(earlier, Load) and isinstance(op, Load)) or not _may_overlap(earlier.array, op.array):
             return False
         if earlier.array is not op.array:
             return True
@@ -106,7 +106,7 @@ def _tile(op: Access) -> Value:
 def _may_overlap(x: Value, y: Value) -> bool:
     if x is y:
         return True
-    return not (isinstance(x.type, ArrayType) and x.type.disjoint or isinstance(y.type, ArrayType) and y.type.disjoint)
+    return not any(isinstance(v.type, ArrayType) and v.type.disjoint for v in (x, y))
 
 
 def _advance(value: Value, loop: Op) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ....errors import CompilerBug
 from ....ir.core import Kernel
+from ....ir.ops.memory import NumPrograms, ProgramId
 from ....ir.types import ArrayType
 from ....llvm import AMDGPU_TRIPLE
 from ....llvmtext import Function, Module, Value, const
@@ -26,8 +27,8 @@ from .context import Array, Context, lower_block
 from .debug import DebugInfo
 
 _UNUSED = (
-    "dispatch-ptr", "queue-ptr", "dispatch-id", "implicitarg-ptr", "workitem-id-y", "workitem-id-z", "lds-kernel-id", "default-queue",
-    "completion-action", "hostcall-ptr", "heap-ptr", "multigrid-sync-arg", "flat-scratch-init", "cluster-id-x", "cluster-id-y", "cluster-id-z",
+    "queue-ptr", "dispatch-id", "implicitarg-ptr", "workitem-id-y", "workitem-id-z", "lds-kernel-id", "default-queue", "completion-action",
+    "hostcall-ptr", "heap-ptr", "multigrid-sync-arg", "flat-scratch-init", "cluster-id-x", "cluster-id-y", "cluster-id-z",
 )  # fmt: skip
 """Inputs that the hardware or the runtime would set up for the kernel, unless told that it doesn't want them."""
 
@@ -40,8 +41,10 @@ def lower_kernel(kernel: Kernel, arch: Arch, *, lds_bytes: int = 0, fp_contract:
     if lds_bytes:
         module.globals.append(f"@lds = internal addrspace(3) global [{lds_bytes} x i8] poison, align 16")
     threads = kernel.num_waves * arch.wave_size
-    grid_axes = {getattr(op, "axis", 0) for op in kernel.body.walk() if op.name == "program_id"}
+    grid_axes = {op.axis for op in kernel.body.walk() if isinstance(op, ProgramId)}
     unused = [*_UNUSED, *(f"workgroup-id-{'xyz'[axis]}" for axis in range(3) if axis not in grid_axes)]
+    if not any(isinstance(op, NumPrograms) for op in kernel.body.walk()):
+        unused.append("dispatch-ptr")
     attributes = [
         f'"amdgpu-flat-work-group-size"="{threads},{threads}"',
         '"uniform-work-group-size"="true"',

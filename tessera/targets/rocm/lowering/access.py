@@ -1,10 +1,10 @@
 """How the elements of one load or store are grouped and what each group's address is made of.
 
-Coordinates. Along each axis, an element's coordinate is the sum of a uniform part (the tile's offset and the wave's part), the lane's part
-and a constant of the register. Only three things depend on the lane: its part, whether it is inside, and the offset that follows.
+Coordinates. Along each axis, an element's coordinate is the sum of a uniform part (the tile's offset and the wave's part), the lane's
+part and a constant of the register. Only three things depend on the lane: its part, whether it is inside, and the offset that follows.
 
-Groups. Registers that hold neighbours along the array's contiguous axis are accessed together, as many as the alignment of the array, of the
-offset and of the layout allow, at most 16 bytes.
+Groups. Registers that hold neighbours along the array's contiguous axis are accessed together, as many as the alignment of the array, of
+the offset and of the layout allow, at most 16 bytes.
 
 Offsets. Buffer instructions add an unsigned 32-bit offset to a base and drop (or read as zero) what lies at or past `num_records`, which is
 2**31 here. For each axis and each distinct register constant, a lane's offset along that axis is a number below 2**31 where the coordinate is
@@ -20,6 +20,7 @@ aren't negative and a tile that spans less than 2**31 bytes, which a uniform tes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,10 +49,8 @@ def groups(layout: Layout, axis: int | None, width: int) -> list[Group]:
     for register, at in enumerate(layout.register_offsets):
         first = at if axis is None or width == 1 else (*at[:axis], at[axis] - at[axis] % width, *at[axis + 1 :])
         found.setdefault(first, []).append(register)
-    if axis is None or width == 1:
-        return [Group(at, tuple(registers)) for at, registers in found.items()]
     offsets = layout.register_offsets
-    return [Group(at, tuple(sorted(registers, key=lambda r: offsets[r][axis]))) for at, registers in found.items()]
+    return [Group(at, tuple(sorted(registers, key=lambda r: offsets[r]))) for at, registers in found.items()]
 
 
 def group_width(cx: Context, array: Array, layout: Layout, offsets: tuple[IRValue, ...]) -> int:
@@ -70,13 +69,14 @@ def group_width(cx: Context, array: Array, layout: Layout, offsets: tuple[IRValu
 class Axis:
     """One axis of an access."""
 
-    def __init__(self, cx: Context, array: Array, layout: Layout, offset: IRValue, index: int) -> None:
+    def __init__(self, cx: Context, array: Array, layout: Layout, offset: IRValue, index: int, *, moving: bool) -> None:
+        """`moving`: the offset changes in the innermost loop around."""
         self.cx, self.array, self.layout, self.offset, self.index = cx, array, layout, offset, index
         self.small = array.type.small
         self.depth = cx.depth(offset)
         self.size = layout.shape[index]
         self.contiguous = array.type.axis == index
-        self.nonnegative = value_range(cx, offset)[0] >= 0
+        self.moving = moving
         self.guard: Value | None = None  # a condition of the lane that must hold besides
         self._key = (id(array), index, layout.weights(layout.lanes, index), layout.weights(layout.waves, index))
 
@@ -110,8 +110,15 @@ class Axis:
 
     @property
     def start(self) -> Value:
-        """The tile's offset (i32), of a small array."""
-        return narrow(self.cx, self.offset)
+        """The tile's offset (i32, `narrow`), of a small array."""
+        return narrow(self.cx, self.offset, self.size, saturate=not self.moving)[0]
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether the tile's offset is known not to be negative."""
+        if self.small:
+            return narrow(self.cx, self.offset, self.size, saturate=not self.moving)[1]
+        return value_range(self.cx, self.offset)[0] >= 0
 
     # Parts of the thread.
 
@@ -126,35 +133,47 @@ class Axis:
         _, wave = thread_part(self.cx, self.layout, self.index)
         return self.cx.f.add(self.lane_offset(), self.cx.f.mul(wave, self.step))
 
-    def checked(self, at: int) -> Value:
+    def checked(self, at: int | Value) -> Value:
         """The lane's offset along this axis (i32) at register constant `at`: below 2**31 inside the array, OUTSIDE outside."""
-        return self.cx.cached(max(self.depth, 1), ("checked", *self._key, self.offset, at, self.guard), lambda: self._checked(at))
+        return self._at_own_depth(("checked", at, self.guard), lambda: self._checked(at))
 
-    def _checked(self, at: int) -> Value:
+    def _at_own_depth(self, key: tuple[object, ...], build: Callable[[], Value]) -> Value:
+        return self.cx.cached(max(self.depth, 1), (*key, *self._key, self.offset), build)
+
+    def _checked(self, at: int | Value) -> Value:
+        return self.cx.f.select(self.inside(at), self.cx.f.add(self.first(), self.along(at)), const("i32", OUTSIDE))
+
+    def first(self) -> Value:
+        """The lane's offset at register constant 0 (i32), not checked."""
         f = self.cx.f
-        lane, wave = thread_part(self.cx, self.layout, self.index)
-        inside = self._inside(lane, wave, at)
-        if self.guard is not None:
-            inside = f.and_(inside, self.guard)
 
-        def first() -> Value:
-            start = f.add(self.start, wave) if self.small else wave
-            uniform = f.mul(start, self.step)
+        def build() -> Value:
+            _, wave = thread_part(self.cx, self.layout, self.index)
+            uniform = f.mul(f.add(self.start, wave) if self.small else wave, self.step)
             return f.add(self.lane_offset(), f.sub(uniform, self.far_end) if self.small else uniform)
 
-        base = self.cx.cached(max(self.depth, 1), ("first", *self._key, self.offset), first)
-        return f.select(inside, f.add(base, f.mul(self.step, at)), const("i32", OUTSIDE))
+        return self._at_own_depth(("first",), build)
 
-    def _inside(self, lane: Value, wave: Value, at: int) -> Value:
+    def along(self, at: int | Value) -> Value:
+        """What a register constant adds to the offset (i32, uniform)."""
+        return self.cx.f.mul(self.step, at)
+
+    def inside(self, at: int | Value) -> Value:
+        """Whether the lane's element at register constant `at` is inside the array, and the lane takes part (i1)."""
+        lane, wave = thread_part(self.cx, self.layout, self.index)
+        inside = self._inside(lane, wave, at)
+        return inside if self.guard is None else self.cx.f.and_(inside, self.guard)
+
+    def _inside(self, lane: Value, wave: Value, at: int | Value) -> Value:
         f = self.cx.f
-        if self.small and not self.nonnegative:
-            return f.icmp("ult", f.add(lane, f.add(f.add(self.start, wave), at)), self.extent)
+        if self.nonnegative:  # compared with how many elements the array has from the lane's first on
+            left = self._at_own_depth(("left",), lambda: f.sub(f.sub(self._left() if self.small else self._window()[1], wave), lane))
+            return f.icmp("sgt", left, at)
         if self.small:
-            return f.icmp("slt", lane, f.sub(f.sub(self._left(), wave), at))
+            place = self._at_own_depth(("place",), lambda: f.add(lane, f.add(self.start, wave)))
+            return f.icmp("ult", f.add(place, at), self.extent)
         first, last = self._window()
-        if self.nonnegative:
-            return f.icmp("slt", lane, f.sub(f.sub(last, wave), at))
-        return f.icmp("ult", f.sub(f.add(lane, f.add(wave, at)), first), f.sub(last, first))
+        return f.icmp("ult", f.sub(f.add(f.add(lane, wave), at), first), f.sub(last, first))
 
     def _left(self) -> Value:
         """How many elements there are from the tile's start on (i32, not negative), of a small array and a start that isn't negative."""
@@ -182,6 +201,17 @@ class Axis:
             return clamp(f.intrinsic("ssub.sat", [const("i64", 0), offset])), last
 
         return self.cx.cached(self.depth, ("window", id(self.array), self.index, self.offset, self.size), build)
+
+    def far(self, at: Value) -> tuple[Value, Value]:
+        """Whether the lane's element at register constant `at` is inside (i1), and its offset along the axis (i64)."""
+        f, offset = self.cx.f, self.cx.get(self.offset)
+        lane, wave = thread_part(self.cx, self.layout, self.index)
+        part = f.cast("zext", f.add(lane, f.add(wave, at)), "i64")
+        # Compared without adding: an offset near the limits of i64 must not wrap into the array.
+        last = f.intrinsic("ssub.sat", [self.array.extents[self.index], offset])
+        first = f.intrinsic("ssub.sat", [const("i64", 0), offset])
+        inside = f.and_(f.icmp("slt", part, last), f.icmp("sge", part, first))
+        return inside, f.mul(f.add(offset, part), self.array.steps[self.index])
 
     # Tests.
 
@@ -236,11 +266,12 @@ class Plan:
     def __init__(self, cx: Context, array: Array, layout: Layout, offsets: tuple[IRValue, ...], guard: Value | None = None) -> None:
         """`guard` is a condition of the lane under which it takes part, or None where all do."""
         self.cx, self.array, self.layout, self.guard = cx, array, layout, guard
-        self.axes = [Axis(cx, array, layout, offset, index) for index, offset in enumerate(offsets)]
-        self.width = group_width(cx, array, layout, offsets)
         inner = cx.loop_depths[-1] if cx.loop_depths else None
-        self.moving = [axis for axis in self.axes if inner is not None and axis.depth >= inner]
-        self.resting = [axis for axis in self.axes if axis not in self.moving]
+        moves = [inner is not None and cx.depth(offset) >= inner for offset in offsets]
+        self.axes = [Axis(cx, array, layout, offset, index, moving=moves[index]) for index, offset in enumerate(offsets)]
+        self.moving = [axis for axis in self.axes if axis.moving]
+        self.resting = [axis for axis in self.axes if not axis.moving]
+        self.width = group_width(cx, array, layout, offsets)
 
     def groups(self, width: int) -> list[Group]:
         return groups(self.layout, self.array.type.axis, width)
@@ -348,7 +379,7 @@ class Plan:
         zero = const("i32", 0)
         if not self.axes:
             return [Address(self._guarded(zero), zero)]
-        self.axes[-1].guard = self.guard
+        self._guard(self.axes[-1])
         return [Address(self._sum([axis.checked(at) for axis, at in zip(self.axes, group.at, strict=True)]), zero) for group in found]
 
     def moving_addresses(self, found: list[Group]) -> list[Address]:
@@ -356,7 +387,7 @@ class Plan:
         f, cx, small = self.cx.f, self.cx, self.array.type.small
         depth = max(1, *(axis.depth for axis in self.resting)) if self.resting else 1
         if self.resting:
-            self.resting[-1].guard = self.guard
+            self._guard(self.resting[-1])
         common = const("i32", 0)
         if small:
             for axis in self.moving:
@@ -365,10 +396,10 @@ class Plan:
         for group in found:
 
             def hoisted(at: tuple[int, ...] = group.at) -> Value:
-                total = self._sum([axis.checked(at[axis.index]) for axis in self.resting])
-                for axis in self.moving:
-                    total = f.add(total, axis.thread_offset())
-                return total if self.resting else self._guarded(total)
+                checked = [axis.checked(at[axis.index]) for axis in self.resting]
+                total = self._sum([*checked, *(axis.thread_offset() for axis in self.moving)])
+                # Room for the constants that are added below: what is outside must not wrap around.
+                return f.intrinsic("umin", [total, const("i32", 0xF000_0000)]) if checked else self._guarded(total)
 
             lane = cx.cached(depth, ("moving", self, *(group.at[axis.index] for axis in self.resting)), hoisted)
             uniform = common
@@ -382,6 +413,11 @@ class Plan:
             result.append(Address(lane, uniform))
         return result
 
+    def _guard(self, chosen: Axis) -> None:
+        """Let one axis see to the guard."""
+        for axis in self.axes:
+            axis.guard = self.guard if axis is chosen else None
+
     def _guarded(self, offset: Value) -> Value:
         return offset if self.guard is None else self.cx.f.select(self.guard, offset, const("i32", OUTSIDE))
 
@@ -393,25 +429,67 @@ class Plan:
             total = self.cx.f.intrinsic("uadd.sat", [total, offset])
         return total
 
-    # Addresses of 64 bits, for large arrays that no descriptor reaches.
+    # Stores that leave the check along one axis to the execution mask.
 
-    def pointers(self, found: list[Group]) -> list[tuple[Value, Value]]:
-        """For groups of one element each: whether it is inside (i1), and its address (meaningless outside)."""
-        f, cx = self.cx.f, self.cx
-        made: dict[tuple[int, int], tuple[Value, Value]] = {}
-        result: list[tuple[Value, Value]] = []
+    def masked(self, found: list[Group]) -> tuple[Axis, dict[int, list[Group]]] | None:
+        """An axis with few register constants, each shared by several groups, and the groups by these. None where there is no such axis.
+
+        For each constant a branch lets only those lanes store that are inside along this axis. What remains to be checked is the same for
+        all constants: with 32 rows of 4 columns, 32 offsets instead of 128.
+        """
+        if len(self.axes) < 2 or not self.array.type.small:
+            return None
+
+        def constants(axis: Axis) -> int:
+            return len({group.at[axis.index] for group in found})
+
+        axis = min(reversed(self.axes), key=lambda axis: (constants(axis), not axis.contiguous))
+        if constants(axis) > 8 or 2 * constants(axis) > len(found):
+            return None
+        by_constant: dict[int, list[Group]] = {}
         for group in found:
-            inside, offset = self.guard if self.guard is not None else const("i1", 1), const("i64", 0)
-            for axis, at in zip(self.axes, group.at, strict=True):
-                if (axis.index, at) not in made:
-                    lane, wave = thread_part(cx, self.layout, axis.index)
-                    part = f.cast("zext", f.add(lane, f.add(wave, at)), "i64")
-                    # Counted from the array's end, so that an offset near the limits of i64 can't wrap into the array.
-                    last = f.intrinsic("ssub.sat", [self.array.extents[axis.index], cx.get(axis.offset)])
-                    first = f.intrinsic("ssub.sat", [const("i64", 0), cx.get(axis.offset)])
-                    ok = f.and_(f.icmp("slt", part, last), f.icmp("sge", part, first))
-                    made[axis.index, at] = ok, f.mul(f.add(cx.get(axis.offset), part), self.array.steps[axis.index])
-                ok, along = made[axis.index, at]
-                inside, offset = f.and_(inside, ok), f.add(offset, along)
-            result.append((inside, f.gep(self.array.base, offset)))
-        return result
+            by_constant.setdefault(group.at[axis.index], []).append(group)
+        self._guard(axis)
+        return axis, by_constant
+
+    def masked_address(self, masked: Axis, group: Group) -> Address:
+        """The address of a group for lanes inside along the axis `masked`."""
+        f, cx = self.cx.f, self.cx
+        others = [axis for axis in self.axes if axis is not masked]
+        rest = masked.along(group.at[masked.index])
+
+        def shared() -> Value:
+            return f.add(others[0].checked(group.at[others[0].index]), masked.first())
+
+        if len(others) == 1 and masked.contiguous and masked.nonnegative:  # the constant is part of the instruction: it can't wrap
+            offset = f.add(cx.cached(cx.current_depth, ("masked", id(self), group.at[others[0].index]), shared), rest)
+        else:
+            offset = self._sum([f.add(masked.first(), rest), *(axis.checked(group.at[axis.index]) for axis in others)])
+        return Address(offset, const("i32", 0))
+
+    # Where groups are cut: element by element.
+
+    def rows(self, found: list[Group]) -> list[Value | None]:
+        """For each group the sum of its offsets along all axes but the contiguous one, checked; None where there are none."""
+        others = [axis for axis in self.axes if not axis.contiguous]
+        self._guard(next(axis for axis in self.axes if axis.contiguous))
+        return [self._sum([axis.checked(group.at[axis.index]) for axis in others]) if others else None for group in found]
+
+    def element(self, rows: Value | None, group: Group, step: Value) -> Address:
+        """The address of an element of a group, `step` (i32, uniform) places behind its first along the contiguous axis."""
+        axis = next(axis for axis in self.axes if axis.contiguous)
+        along = axis.checked(self.cx.f.add(step, group.at[axis.index]))
+        return Address(along if rows is None else self._sum([rows, along]), const("i32", 0))
+
+    def pointer(self, group: Group, step: Value | None = None) -> tuple[Value, Value]:
+        """Whether that element is inside (i1), and its address of 64 bits (meaningless outside): for large arrays that no descriptor reaches.
+
+        `step` is None for groups of one element.
+        """
+        f, cx = self.cx.f, self.cx
+        inside, offset = self.guard if self.guard is not None else const("i1", 1), const("i64", 0)
+        for axis, at in zip(self.axes, group.at, strict=True):
+            place = f.add(step, at) if step is not None and axis.contiguous else const("i32", at)
+            ok, along = cx.cached(cx.current_depth, ("pointer", id(self), axis.index, place), lambda a=axis, p=place: a.far(p))
+            inside, offset = f.and_(inside, ok), f.add(offset, along)
+        return inside, f.gep(self.array.base, offset)

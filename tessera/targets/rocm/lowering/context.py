@@ -1,7 +1,8 @@
 """What the lowering functions share: the function under construction, the values lowered so far, and the thread's place.
 
 A tile value of R registers per thread is one LLVM value: `<R x T>` (R = 1 too), T being the dtype's register type; registers are numbered as
-its layout numbers them. A scalar (a tile of no axes) is a plain T. An array is its base pointer, extents and strides (`Array`). LDS is a byte
+its layout numbers them. Where it was made of pieces (fragments of matrix operands, what one instruction loaded) it may be kept as these, and is
+put together when it is asked for as a whole: `take` gives a piece back as it was. A scalar (a tile of no axes) is a plain T. An array is its base pointer, extents and strides (`Array`). LDS is a byte
 offset (int).
 
 Depths. Code nests in scopes: depth 0 is the function's entry, which depends on the thread and the arguments only; depth 1 is the kernel's
@@ -12,7 +13,7 @@ belongs, and no optimiser pass is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -22,10 +23,13 @@ from ....ir.core import Block, Kernel, Op
 from ....ir.core import Value as IRValue
 from ....ir.ops.control import For
 from ....ir.types import ArrayType
-from ....llvmtext import Function, Module, Value, bits, const, vector
+from ....llvmtext import Function, Module, Value, bits, const, lanes, vector
 from ..arch import Arch
 
 T = TypeVar("T")
+
+Piece = tuple[tuple[int, ...], Value]
+"""Some registers of a tile, and the vector that holds them."""
 
 Lower = Callable[["Context", Any], None]
 
@@ -69,6 +73,7 @@ class Context:
     module: Module
     f: Function
     values: dict[IRValue, Value] = field(default_factory=dict[IRValue, Value])
+    pieces: dict[IRValue, list[Piece]] = field(default_factory=dict[IRValue, "list[Piece]"])  # of tiles not in `values`
     arrays: dict[IRValue, Array] = field(default_factory=dict[IRValue, Array])
     lds: dict[IRValue, int] = field(default_factory=dict[IRValue, int])
     open_blocks: list[str] = field(default_factory=list[str])  # open_blocks[d] is where code of depth d goes from deeper places
@@ -86,7 +91,37 @@ class Context:
 
     def get(self, value: IRValue) -> Value:
         """The LLVM value of a scalar or tile."""
-        return self.values[value]
+        known = self.values.get(value)
+        if known is not None:
+            return known
+        pieces = self.pieces[value]
+        whole = concatenate(self.f, [piece for _, piece in pieces])
+        places = {register: at for at, register in enumerate(r for registers, _ in pieces for r in registers)}
+        whole = self.f.shuffle(whole, None, [places[register] for register in range(self.registers(value))])
+        if self.current_depth == self.depths[value]:  # made deeper, it couldn't be used everywhere
+            self.values[value] = whole
+        return whole
+
+    def take(self, value: IRValue, registers: Sequence[int]) -> Value:
+        """Some registers of a tile, as a vector."""
+        found = self._within(value, registers)
+        return self.f.shuffle(*found) if found is not None else self.f.shuffle(self.get(value), None, registers)
+
+    def take_one(self, value: IRValue, register: int) -> Value:
+        """One register of a tile."""
+        found = self._within(value, [register])
+        return self.f.extract(found[0], found[2][0]) if found is not None else self.f.extract(self.get(value), register)
+
+    def _within(self, value: IRValue, registers: Sequence[int]) -> tuple[Value, Value | None, list[int]] | None:
+        """The one or two pieces that hold all of some registers, and where in them they are."""
+        if value not in self.pieces:
+            return None
+        wanted = set(registers)
+        used = [(held, piece) for held, piece in self.pieces[value] if not wanted.isdisjoint(held)]
+        if len(used) > 2 or used[0][1].type != used[-1][1].type:
+            return None
+        order = [register for held, _ in used for register in held]
+        return used[0][1], used[1][1] if len(used) == 2 else None, [order.index(r) for r in registers]
 
     def set(self, value: IRValue, lowered: Value) -> None:
         """Record the lowering of a result; its type is checked."""
@@ -94,6 +129,18 @@ class Context:
         if lowered.type != want:
             raise CompilerBug(f"lowering gave {lowered.type} for a value of type {value.type}, which needs {want}")
         self.values[value] = lowered
+        self.depths[value] = self.current_depth
+
+    def set_pieces(self, value: IRValue, pieces: list[Piece]) -> None:
+        """Record a tile by its pieces: for each the registers that it holds, and their vector. Together they hold every register once."""
+        if len(pieces) == 1 and pieces[0][0] == tuple(range(self.registers(value))):
+            self.set(value, pieces[0][1])
+            return
+        if sorted(register for registers, _ in pieces for register in registers) != list(range(self.registers(value))):
+            raise CompilerBug(
+                f"pieces of {[registers for registers, _ in pieces]} don't make up a tile of {self.registers(value)} registers"
+            )
+        self.pieces[value] = pieces
         self.depths[value] = self.current_depth
 
     def llvm_type(self, value: IRValue) -> str:
@@ -117,7 +164,7 @@ class Context:
         return len(self.open_blocks)
 
     @contextmanager
-    def at_depth(self, depth: int) -> Iterator[None]:
+    def at_depth(self, depth: int) -> Generator[None]:
         """Build at `depth` (in front of the scopes that are deeper), if the present place is deeper than that."""
         if depth >= len(self.open_blocks):
             yield
@@ -151,7 +198,7 @@ class Context:
         return self.cached(0, key, build)
 
     @contextmanager
-    def scope(self, open_block: str, *, loop: bool = False) -> Iterator[None]:
+    def scope(self, open_block: str, *, loop: bool = False) -> Generator[None]:
         """Everything built inside is one deeper; `open_block` is the unfinished block in front of it."""
         self.open_blocks.append(open_block)
         self.hoisted.append({})
@@ -170,7 +217,7 @@ class Context:
                     self.made[-1].clear()  # what was made before the loop isn't kept in registers through it
 
     @contextmanager
-    def aside(self, open_block: str) -> Iterator[None]:
+    def aside(self, open_block: str) -> Generator[None]:
         """A scope of rarely run code: it makes what it needs in place, so that nothing is held in registers for it."""
         floor = self.floor
         with self.scope(open_block):
@@ -232,6 +279,21 @@ class Context:
     def join(self, items: Sequence[Value]) -> Value:
         """A tile from its registers."""
         return self.f.build(items)
+
+
+def concatenate(f: Function, pieces: Sequence[Value]) -> Value:
+    """One vector of the elements of several (vectors of one element type), in order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    half = 1 << (len(pieces) - 1).bit_length() - 1
+    left, right = concatenate(f, pieces[:half]), concatenate(f, pieces[half:])
+    a, b = lanes(left.type), lanes(right.type)
+    if b < a:
+        right = f.shuffle(right, None, [*range(b), *[-1] * (a - b)])
+    elif a < b:
+        left = f.shuffle(left, None, [*range(a), *[-1] * (b - a)])
+    wide = max(a, b)
+    return f.shuffle(left, right, [*range(a), *range(wide, wide + b)])
 
 
 def lower_block(cx: Context, block: Block) -> Op:

@@ -10,44 +10,71 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....ir.core import Op
+from ....dtypes import Kind
 from ....ir.core import Value as IRValue
 from ....ir.ops.control import For, If, While
-from ....llvmtext import Phi, Value, bits, const
+from ....llvmtext import Phi, Value, bits, const, element, vector
 from .context import Context, lower_block, lowers
+from .indices import value_range
+
+
+def _carried(cx: Context, value: IRValue) -> tuple[tuple[int, ...], ...]:
+    """The registers of each piece in which a tile is carried around a loop.
+
+    Phis of 16 to 32 bytes, which is what instructions load and what fragments are made of: LLVM takes wider ones apart at a price.
+    """
+    if not value.tile.shape:
+        return ()
+    count, size = cx.registers(value), value.tile.dtype.bytes
+    step = count if value.tile.dtype.kind is Kind.BOOL else max(8 // max(1, size // 4), 16 // size)
+    return tuple(tuple(range(at, min(at + step, count))) for at in range(0, count, step))
+
+
+def _phi_type(type_: str) -> str:
+    """The type in which a piece is carried: bytes as whole words, where they fill them."""
+    return vector(bits(type_) // 32, "i32") if element(type_) == "i8" and bits(type_) % 32 == 0 else type_
 
 
 class _State:
-    """Values that a loop carries: phis at its head."""
+    """Values that meet in phis: those of a loop at its head or behind it, those of branches where they join."""
 
-    def __init__(self, cx: Context, params: Sequence[IRValue], inits: Sequence[Value], block: str) -> None:
+    def __init__(self, cx: Context, values: Sequence[IRValue]) -> None:
+        """`values` give the types."""
+        self.cx = cx
+        self.pieces = [_carried(cx, value) for value in values]
+        self.types: list[str] = []
+        for value, pieces in zip(values, self.pieces, strict=True):
+            own = value.tile.dtype.llvm
+            self.types += [_phi_type(vector(len(registers), own)) for registers in pieces] if pieces else [own]
         self.phis: list[Phi] = []
-        for param, init in zip(params, inits, strict=True):
-            phi = cx.f.phi(cx.llvm_type(param))
-            phi.add(init, block)
-            cx.set(param, phi.value)
-            self.phis.append(phi)
 
-    def feed(self, values: Sequence[Value], block: str) -> None:
-        for phi, value in zip(self.phis, values, strict=True):
+    def parts(self, values: Sequence[IRValue]) -> list[Value]:
+        """The pieces of values, in the types in which they are carried."""
+        cx, found = self.cx, list[Value]()
+        for value, pieces in zip(values, self.pieces, strict=True):
+            parts = [cx.take(value, registers) for registers in pieces] if len(pieces) > 1 else [cx.get(value)]
+            found += [cx.f.bitcast(part, _phi_type(part.type)) for part in parts]
+        return found
+
+    def begin(self) -> None:
+        """Make the phis, before anything else in the block."""
+        self.phis = [self.cx.f.phi(type_) for type_ in self.types]
+
+    def feed(self, parts: Sequence[Value], block: str) -> None:
+        """What comes from a predecessor block."""
+        for phi, value in zip(self.phis, parts, strict=True):
             phi.add(value, block)
 
-    @property
-    def values(self) -> list[Value]:
-        return [phi.value for phi in self.phis]
-
-
-def _merge(cx: Context, results: Sequence[IRValue], sources: Sequence[tuple[str, Sequence[Value]]]) -> None:
-    """Phis for an op's results at the present place: one list of values per predecessor block."""
-    for index, result in enumerate(results):
-        phi = cx.f.phi(cx.llvm_type(result))
-        for block, values in sources:
-            phi.add(values[index], block)
-        cx.set(result, phi.value)
-
-
-def _yielded(cx: Context, last: Op) -> list[Value]:
-    return [cx.get(v) for v in last.operands]
+    def define(self, values: Sequence[IRValue], parts: Sequence[Value] | None = None) -> None:
+        """Let `values` be what the phis hold, or what `parts` are the pieces of."""
+        cx = self.cx
+        given = iter([phi.value for phi in self.phis] if parts is None else parts)
+        for value, pieces in zip(values, self.pieces, strict=True):
+            if not pieces:
+                cx.set(value, next(given))
+                continue
+            own = value.tile.dtype.llvm
+            cx.set_pieces(value, [(registers, cx.f.bitcast(next(given), vector(len(registers), own))) for registers in pieces])
 
 
 @lowers(If)
@@ -56,33 +83,36 @@ def lower_if(cx: Context, op: If) -> None:
     condition = cx.get(op.cond)
     join = f.label("join")
     entries: list[str] = []
+    state = _State(cx, op.results)
     sources: list[tuple[str, list[Value]]] = []
     debug = f.debug
     here = f.current
     for block in (op.then, op.orelse):
         if len(block.ops) == 1:  # nothing but its yield
             entries.append(join)
-            sources.append((here, _yielded(cx, block.terminator)))
+            sources.append((here, state.parts(block.terminator.operands)))
             continue
         front, inside = f.label("branch"), f.label("inside")
         f.position(front)
         f.position(inside)
         with cx.scope(front):
-            values = _yielded(cx, lower_block(cx, block))
+            parts = state.parts(lower_block(cx, block).operands)
         f.debug = debug
-        sources.append((f.current, values))
+        sources.append((f.current, parts))
         f.branch(join)
         f.position(front)
         f.branch(inside)
         entries.append(front)
     f.position(here)
     if entries == [join, join]:  # both are empty: a choice between values
-        for index, result in enumerate(op.results):
-            cx.set(result, f.select(condition, sources[0][1][index], sources[1][1][index]))
+        state.define(op.results, [f.select(condition, x, y) for x, y in zip(sources[0][1], sources[1][1], strict=True)])
         return
     f.branch_if(condition, *entries)
     f.position(join)
-    _merge(cx, op.results, sources)
+    state.begin()
+    for block, parts in sources:
+        state.feed(parts, block)
+    state.define(op.results)
 
 
 @lowers(For)
@@ -93,12 +123,15 @@ def lower_for(cx: Context, op: For) -> None:
     by = step.integer
     if by is not None and not signed:
         by &= (1 << bits(step.type)) - 1
-    inits = [cx.get(v) for v in op.init]
+    state, result = _State(cx, op.results), _State(cx, op.results)
+    inits = state.parts(op.init)
     if by == 0:
-        for result, value in zip(op.results, inits, strict=True):
-            cx.set(result, value)
+        state.define(op.results, inits)
         return
     debug = f.debug
+    kind = start.type
+    if _fits_32_bits(cx, op):
+        start, stop, step = (f.cast("trunc", v, "i32") for v in (start, stop, step))
     outside, front, head, after = f.current, f.label("preheader"), f.label("loop"), f.label("after")
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
     trips: Value | None = None
@@ -111,8 +144,7 @@ def lower_for(cx: Context, op: For) -> None:
             enter = const("i1", start.integer < stop.integer if by > 0 else start.integer > stop.integer)
     known = enter.integer
     if known == 0:
-        for result, value in zip(op.results, inits, strict=True):
-            cx.set(result, value)
+        state.define(op.results, inits)
         return
     if known == 1:
         f.branch(front)
@@ -122,11 +154,16 @@ def lower_for(cx: Context, op: For) -> None:
     f.position(head)
     cx.counters[op.body.params[0]] = op
     with cx.scope(front, loop=True):
-        state = _State(cx, op.body.params, [start, *inits], front)
+        counting = f.phi(start.type)
+        counting.add(start, front)
         rest = f.phi(start.type) if trips is not None else None
-        values = _yielded(cx, lower_block(cx, op.body))
+        state.begin()
+        state.feed(inits, front)
+        cx.set(op.body.params[0], f.cast("sext", counting.value, kind))
+        state.define(op.body.params[1:])
+        values = state.parts(lower_block(cx, op.body).operands)
         f.debug = debug
-        counter = state.values[0]
+        counter = counting.value
         following = f.add(counter, step)
         if rest is not None and trips is not None:
             rest.add(trips, front)
@@ -140,15 +177,25 @@ def lower_for(cx: Context, op: For) -> None:
         else:
             more = f.icmp("ugt", f.sub(counter, stop), -(by or 0))
         last = f.current
-        state.feed([following, *values], last)
+        counting.add(following, last)
+        state.feed(values, last)
     f.branch_if(more, head, after)
     f.position(front)
     f.branch(head)
     f.position(after)
-    sources = [(last, values)]
+    result.begin()
+    result.feed(values, last)
     if known is None:
-        sources.insert(0, (outside, inits))
-    _merge(cx, op.results, sources)
+        result.feed(inits, outside)
+    result.define(op.results)
+
+
+def _fits_32_bits(cx: Context, op: For) -> bool:
+    """Whether a loop of 64 bits can count in 32: its bounds and so its counter are proven to fit."""
+    if op.start.tile.dtype.bits != 64 or not op.start.tile.dtype.is_signed:
+        return False
+    ranges = [value_range(cx, bound) for bound in (op.start, op.stop, op.step)]
+    return all(-(1 << 31) <= low and high < 1 << 31 for low, high in ranges)
 
 
 def _trip_count(cx: Context, start: Value, stop: Value, step: Value, signed: bool) -> Value:
@@ -180,23 +227,28 @@ def lower_while(cx: Context, op: While) -> None:
     f = cx.f
     debug = f.debug
     front, head, inside, after = f.label("preheader"), f.label("while"), f.label("do"), f.label("after")
-    inits = [cx.get(v) for v in op.init]
+    state, result = _State(cx, op.results), _State(cx, op.results)
+    inits = state.parts(op.init)
     f.branch(front)
     f.position(front)
     f.position(head)
     with cx.scope(front, loop=True):
-        state = _State(cx, op.cond.params, inits, front)
-        go, *values = _yielded(cx, lower_block(cx, op.cond))
+        state.begin()
+        state.feed(inits, front)
+        state.define(op.cond.params)
+        go, *held = lower_block(cx, op.cond).operands
+        values = state.parts(held)
         f.debug = debug
-        f.branch_if(go, inside, after)
+        f.branch_if(cx.get(go), inside, after)
         tested = f.current
         f.position(inside)
-        for param, value in zip(op.body.params, values, strict=True):
-            cx.set(param, value)
-        state.feed(_yielded(cx, lower_block(cx, op.body)), f.current)
+        state.define(op.body.params, values)
+        state.feed(state.parts(lower_block(cx, op.body).operands), f.current)
         f.debug = debug
         f.branch(head)
     f.position(front)
     f.branch(head)
     f.position(after)
-    _merge(cx, op.results, [(tested, values)])
+    result.begin()
+    result.feed(values, tested)
+    result.define(op.results)

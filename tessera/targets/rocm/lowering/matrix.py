@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from itertools import product
 
+from ....ir.core import Value as IRValue
 from ....llvmtext import Value, lanes, null
 from ..anchors import cut
 from ..layout import Layout
@@ -46,10 +47,11 @@ def _repeated(layout: Layout, fragment: Layout) -> dict[tuple[int, ...], tuple[i
     }
 
 
-def _cut(cx: Context, whole: Value, registers: tuple[int, ...]) -> Value:
+def _cut(cx: Context, tile: IRValue, registers: tuple[int, ...]) -> Value:
     """A fragment's registers; zero for those that are -1."""
     if min(registers) >= 0:
-        return cx.f.shuffle(whole, None, registers)
+        return cx.take(tile, registers)
+    whole = cx.get(tile)
     size = lanes(whole.type)
     return cx.f.shuffle(whole, null(whole.type), [r if r >= 0 else size for r in registers])
 
@@ -58,16 +60,19 @@ def _cut(cx: Context, whole: Value, registers: tuple[int, ...]) -> Value:
 def wmma(cx: Context, op: Wmma) -> None:
     """Fragments of B, then of A, then the instructions, for each step along K: B's registers are shared by all rows of A."""
     row = instruction(cx.arch, op.instruction, op.a.tile.dtype, op.b.tile.dtype)
-    a, b, acc = cx.get(op.a), cx.get(op.b), cx.get(op.acc)
     of_a, of_b = fragments(op.a.layout, row.a_layout), fragments(op.b.layout, row.b_layout)
     places = _repeated(op.acc.layout, row.acc_layout)
-    totals = {corner: _cut(cx, acc, registers) for corner, registers in places.items()}
+    totals = {corner: _cut(cx, op.acc, registers) for corner, registers in places.items()}
     for k in sorted({corner[1] for corner in of_a}):
-        columns = {n: _cut(cx, b, registers) for (at, n), registers in of_b.items() if at == k}
-        rows = {m: _cut(cx, a, registers) for (m, at), registers in of_a.items() if at == k}
+        columns = {n: _cut(cx, op.b, registers) for (at, n), registers in of_b.items() if at == k}
+        rows = {m: _cut(cx, op.a, registers) for (m, at), registers in of_a.items() if at == k}
         for m, n in product(rows, columns):
             totals[m, n] = row.emit(cx.f, rows[m], columns[n], totals[m, n])
-    cx.set(op.result, _join(cx, [(places[corner], totals[corner]) for corner in places], lanes(acc.type)))
+    parts = [(places[corner], totals[corner]) for corner in places]
+    if all(len(set(registers)) == len(registers) for registers in places.values()):
+        cx.set_pieces(op.result, parts)
+    else:
+        cx.set(op.result, _join(cx, parts, cx.registers(op.result)))
 
 
 def _join(cx: Context, parts: list[tuple[tuple[int, ...], Value]], size: int) -> Value:

@@ -14,10 +14,10 @@ from ....dtypes import DType, Kind
 from ....ir.core import Op
 from ....ir.core import Value as IRValue
 from ....ir.ops.memory import Extent, Load, NumPrograms, ProgramId, Store, Stride
-from ....llvmtext import Function, Value, bits, const, lanes, like, vector
+from ....llvmtext import Function, Value, bits, const, like, vector
 from ..layout import Layout, replicated
 from ..ops import MemoryFence, ScheduleFence
-from .access import Address, Group, Plan
+from .access import Address, Axis, Group, Plan
 from .context import Context, lowers
 
 _LIKELY = '!{!"branch_weights", i32 2000, i32 1}'
@@ -68,34 +68,14 @@ def raw_type(size: int) -> str:
     return f"i{8 * size}" if size <= 4 else vector(size // 4, "i32")
 
 
-def concatenate(f: Function, pieces: Sequence[Value]) -> Value:
-    """One vector of the elements of several (vectors of one element type), in order."""
-    if len(pieces) == 1:
-        return pieces[0]
-    half = 1 << (len(pieces) - 1).bit_length() - 1
-    left, right = concatenate(f, pieces[:half]), concatenate(f, pieces[half:])
-    a, b = lanes(left.type), lanes(right.type)
-    if b < a:
-        right = f.shuffle(right, None, [*range(b), *[-1] * (a - b)])
-    return f.shuffle(left, right, range(a + b))
-
-
-def assemble(f: Function, found: Sequence[Group], pieces: Sequence[Value]) -> Value:
-    """The tile whose groups of registers are `pieces`, vectors all."""
-    whole = concatenate(f, pieces)
-    order = [register for group in found for register in group.registers]
-    place = {register: at for at, register in enumerate(order)}
-    return f.shuffle(whole, None, [place[register] for register in range(len(order))])
-
-
 def from_memory(f: Function, raw: Value, dtype: DType, count: int) -> Value:
-    """A raw piece as a vector of `count` elements in their register type."""
+    """Raw bytes as a vector of `count` elements in their register type."""
     items = f.bitcast(raw, vector(count, dtype.llvm_memory))
     return f.icmp("ne", items, 0) if dtype.kind is Kind.BOOL else items
 
 
 def to_memory(f: Function, items: Value, dtype: DType) -> Value:
-    """The reverse of `from_memory`."""
+    """An element, or a vector of them, as raw bytes."""
     if dtype.kind is Kind.BOOL:
         items = f.cast("zext", items, like(items.type, "i8"))
     return f.bitcast(items, raw_type(bits(items.type) // 8))
@@ -134,41 +114,74 @@ def _unless(cx: Context, gate: Value | None, usual: list[Value], build: Callable
     return merged
 
 
+def _one_by_one(cx: Context, width: int, states: Sequence[Value], step: Callable[[Value, list[Value]], list[Value]]) -> list[Value]:
+    """A loop over the elements of groups: `step(index, states)` gives the next states. `index` (i32) counts from 0."""
+    if width == 1:
+        return step(const("i32", 0), list(states))
+    f = cx.f
+    before, head, after = f.current, f.label("elements"), f.label("whole")
+    f.branch(head)
+    f.position(head)
+    index = f.phi("i32")
+    phis = [f.phi(state.type) for state in states]
+    following = step(index.value, [phi.value for phi in phis])
+    count = f.add(index.value, 1)
+    index.add(const("i32", 0), before)
+    index.add(count, f.current)
+    for phi, state, new in zip(phis, states, following, strict=True):
+        phi.add(state, before)
+        phi.add(new, f.current)
+    f.branch_if(f.icmp("ult", count, width), head, after)
+    f.position(after)
+    return following
+
+
+def _is_moving(plan: Plan) -> bool:
+    """Whether an access in a loop gets a form for tiles that are inside along the axes that move."""
+    return bool(plan.moving) and (plan.width > 1 or plan.layout.count <= _MOVING_LIMIT)
+
+
 @lowers(Load)
 def lower_load(cx: Context, op: Load) -> None:
     f, dtype, layout = cx.f, op.result.tile.dtype, _layout(cx, op.result)
     plan = Plan(cx, cx.arrays[op.array], layout, op.offsets)
+    width, found = plan.width, plan.groups(plan.width)
     other = cx.get(op.other)
     fill = None if other.text in ("0", "0.0", "false") else other
-    found = plan.groups(plan.width)
-    moving = bool(plan.moving) and (plan.width > 1 or layout.count <= _MOVING_LIMIT)
-    gate = plan.gate(moving=moving)
-    addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
-    descriptor = plan.descriptor(gate, moving=moving)
-    usual = [_buffer_load(cx, descriptor, at, dtype, plan.width, fill) for at in addresses]
 
-    def single() -> list[Value]:
-        ones = plan.groups(1)
-        if plan.array.type.small:
-            base = plan.descriptor()
-            items = [_buffer_load(cx, base, at, dtype, 1, fill) for at in plan.addresses(ones)]
-        else:
-            items = [_pointer_load(cx, plan.array.base, *at, dtype, fill) for at in plan.pointers(ones)]
-        by_register = {one.registers[0]: item for one, item in zip(ones, items, strict=True)}
-        small_type = raw_type(dtype.bytes)
-        packed: list[Value] = []
-        for group in found:
-            parts = [by_register[r] for r in group.registers]
-            packed.append(parts[0] if len(parts) == 1 else f.bitcast(_join(f, parts, small_type), raw_type(dtype.bytes * len(parts))))
-        return packed
+    def groups(*, moving: bool) -> list[Value]:
+        gate = plan.gate(moving=moving)
+        addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
+        descriptor = plan.descriptor(gate, moving=moving)
+        usual = [_buffer_load(cx, descriptor, at, dtype, width, fill) for at in addresses]
+        return _unless(cx, gate, usual, (lambda: groups(moving=False)) if moving else elements)
 
-    pieces = [from_memory(f, raw, dtype, plan.width) for raw in _unless(cx, gate, usual, single)]
-    whole = assemble(f, found, pieces)
-    cx.set(op.result, whole if op.shape else cx.uniform(f.extract(whole, 0)))
+    def elements() -> list[Value]:
+        small, whole = plan.array.type.small, f"i{dtype.bits * width}"
+        base, rows = plan.descriptor(), plan.rows(found) if small else []
 
+        def step(index: Value, states: list[Value]) -> list[Value]:
+            at = f.sub(const("i32", width - 1), index)  # the last first, so that each shifts the ones before it up
+            following: list[Value] = []
+            for number, (group, state) in enumerate(zip(found, states, strict=True)):
+                if small:
+                    raw = _buffer_load(cx, base, plan.element(rows[number], group, at), dtype, 1, fill)
+                else:
+                    raw = _pointer_load(cx, plan.array.base, *plan.pointer(group, at), dtype, fill)
+                item = f.cast("zext", f.bitcast(raw, f"i{dtype.bits}"), whole)
+                following.append(item if width == 1 else f.or_(f.shl(state, dtype.bits), item))
+            return following
 
-def _join(f: Function, parts: Sequence[Value], type_: str) -> Value:
-    return concatenate(f, list(parts)) if type_.startswith("<") else f.build(parts)
+        packed = _one_by_one(cx, width, [const(whole, 0)] * len(found), step)
+        return [f.bitcast(state, raw_type(dtype.bytes * width)) for state in packed]
+
+    pieces = [from_memory(f, raw, dtype, width) for raw in groups(moving=_is_moving(plan))]
+    if not op.shape:
+        cx.set(op.result, cx.uniform(f.extract(pieces[0], 0)))
+    elif width == 1:
+        cx.set(op.result, f.build([f.extract(piece, 0) for piece in pieces]))
+    else:
+        cx.set_pieces(op.result, [(group.registers, piece) for group, piece in zip(found, pieces, strict=True)])
 
 
 def _buffer_load(cx: Context, descriptor: Value, at: Address, dtype: DType, count: int, fill: Value | None) -> Value:
@@ -217,35 +230,64 @@ def owner(cx: Context, layout: Layout) -> Value | None:
 @lowers(Store)
 def lower_store(cx: Context, op: Store) -> None:
     f, dtype, layout = cx.f, op.source.tile.dtype, _layout(cx, op.source)
-    array, value = cx.arrays[op.array], cx.get(op.source)
-    if not op.source.tile.shape:
-        value = f.splat(value, 1)
+    array = cx.arrays[op.array]
     plan = Plan(cx, array, layout, op.offsets, owner(cx, layout))
-    found = plan.groups(plan.width)
-    moving = bool(plan.moving) and (plan.width > 1 or layout.count <= _MOVING_LIMIT)
-    gate = plan.gate(moving=moving)
-    addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
-    descriptor = plan.descriptor(gate, moving=moving)
+    width, found = plan.width, plan.groups(plan.width)
 
-    def piece(group: Group) -> Value:
-        return to_memory(f, f.shuffle(value, None, group.registers), dtype)
+    def pieces() -> list[Value]:
+        if not op.source.tile.shape:
+            return [to_memory(f, cx.get(op.source), dtype)]
+        if width == 1:
+            return [to_memory(f, cx.take_one(op.source, group.registers[0]), dtype) for group in found]
+        return [to_memory(f, cx.take(op.source, group.registers), dtype) for group in found]
 
-    for group, at in zip(found, addresses, strict=True):
-        _buffer_store(cx, descriptor, at, piece(group))
-
-    def single() -> list[Value]:
-        plan.guard = owner(cx, layout)  # anew: it isn't kept in registers for this
-        ones = plan.groups(1)
-        if array.type.small:
-            base = plan.descriptor()
-            for group, at in zip(ones, plan.addresses(ones), strict=True):
-                _buffer_store(cx, base, at, piece(group))
+    def groups(*, moving: bool) -> list[Value]:
+        gate = plan.gate(moving=moving)
+        masked = None if moving else plan.masked(found)
+        if masked is not None:
+            _masked_stores(cx, plan, *masked, plan.descriptor(gate), dict(zip(found, pieces(), strict=True)))
         else:
-            for group, (inside, pointer) in zip(ones, plan.pointers(ones), strict=True):
-                _pointer_store(cx, inside, pointer, piece(group), dtype.bytes)
+            addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
+            descriptor = plan.descriptor(gate, moving=moving)
+            for raw, at in zip(pieces(), addresses, strict=True):
+                _buffer_store(cx, descriptor, at, raw)
+        return _unless(cx, gate, [], (lambda: groups(moving=False)) if moving else elements)
+
+    def elements() -> list[Value]:
+        plan.guard = owner(cx, layout)  # anew: it isn't kept in registers for this
+        base, rows = plan.descriptor(), plan.rows(found) if array.type.small else []
+        small_type = raw_type(dtype.bytes)
+
+        def step(index: Value, states: list[Value]) -> list[Value]:
+            following: list[Value] = []
+            for number, (group, state) in enumerate(zip(found, states, strict=True)):
+                item = f.bitcast(f.cast("trunc", state, f"i{dtype.bits}"), small_type)
+                if array.type.small:
+                    _buffer_store(cx, base, plan.element(rows[number], group, index), item)
+                else:
+                    _pointer_store(cx, *plan.pointer(group, index), item, dtype.bytes)
+                following.append(f.lshr(state, dtype.bits) if width > 1 else state)
+            return following
+
+        _one_by_one(cx, width, [f.bitcast(raw, f"i{dtype.bits * width}") for raw in pieces()], step)
         return []
 
-    _unless(cx, gate, [], single)
+    groups(moving=_is_moving(plan))
+
+
+def _masked_stores(
+    cx: Context, plan: Plan, axis: Axis, by_constant: dict[int, list[Group]], descriptor: Value, raws: dict[Group, Value]
+) -> None:
+    f = cx.f
+    addresses = {group: plan.masked_address(axis, group) for groups in by_constant.values() for group in groups}
+    for constant, groups in by_constant.items():
+        write, after = f.label("write"), f.label("written")
+        f.branch_if(axis.inside(constant), write, after)
+        f.position(write)
+        for group in groups:
+            _buffer_store(cx, descriptor, addresses[group], raws[group])
+        f.branch(after)
+        f.position(after)
 
 
 def _buffer_store(cx: Context, descriptor: Value, at: Address, raw: Value) -> None:
@@ -268,6 +310,7 @@ def _pointer_store(cx: Context, inside: Value, pointer: Value, raw: Value, align
 @lowers(MemoryFence)
 def lower_memory_fence(cx: Context, op: Op) -> None:
     """Without the restriction to LDS that `rocm.barrier` has: global accesses are complete before, and later ones read anew."""
+    cx.f.do('call void asm sideeffect "", "~{memory}"()')  # as for rocm.barrier: no load may sink past
     cx.f.do('fence syncscope("workgroup") release')
     cx.f.call("llvm.amdgcn.s.barrier", "void", [])
     cx.f.do('fence syncscope("workgroup") acquire')
