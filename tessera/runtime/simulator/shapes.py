@@ -31,15 +31,15 @@ from .semantics.numeric import (
 from .semantics.table import IMPLIED_INPUTS, IMPLIED_OUTPUTS
 from .state import EXEC, M0, VCC, Field, WaveState, const_mask
 
-_WIDTH = {
+WIDTH = {
     kind: width
     for width, kinds in {16: "f16 h16 bf16 i16 u16 b16", 32: "f32 i32 u32 b32", 64: "f64 i64 u64 b64"}.items()
     for kind in kinds.split()
 }
 _FLOATS = frozenset(("f16", "h16", "bf16", "f32", "f64"))
 _UNTYPED = frozenset(("b16", "b32", "b64"))
-_HALVES = {"2f16": "f16", "2h16": "h16", "2bf16": "bf16", "2i16": "i16", "2u16": "u16", "2f32": "f32"}
-_PARTS = {"4x8": (4, 8), "4u8": (4, 8), "4i8": (4, 8), "8x4": (8, 4), "8u4": (8, 4), "8i4": (8, 4)}
+HALVES = {"2f16": "f16", "2h16": "h16", "2bf16": "bf16", "2i16": "i16", "2u16": "u16", "2f32": "f32"}
+PARTS = {"4x8": (4, 8), "4u8": (4, 8), "4i8": (4, 8), "8x4": (8, 4), "8u4": (8, 4), "8i4": (8, 4)}
 _OMOD = {"mul:2": 2.0, "mul:4": 4.0, "div:2": 0.5}
 # 1/(2 pi) as an inline constant: its spelling has too few digits for the wider types.
 _INV_TWO_PI = {16: 0x3118, 32: 0x3E22F983, 64: 0x3FC45F306DC9C882}
@@ -61,19 +61,19 @@ def emit(state: WaveState, instruction: Instruction, generation: Generation = Ge
     where the mnemonic is known but an operand or modifier isn't.
     """
     if (handler := HANDLERS.get(instruction.mnemonic)) is not None:
-        handler(state, instruction, mode or FloatMode())
+        handler(state, instruction)
         return True
     semantic = lookup(instruction.mnemonic, generation)
     if semantic is None:
         return False
-    template = _Template(state, instruction, semantic, generation, mode or FloatMode())
+    template = Template(state, instruction, semantic, generation, mode or FloatMode())
     if instruction.second is None:
         template.write(template.evaluate())
         return True
     other = lookup(instruction.second.mnemonic, generation)
     if other is None:
         return False
-    second = _Template(state, instruction.second, other, generation, mode or FloatMode())
+    second = Template(state, instruction.second, other, generation, mode or FloatMode())
     results, more = template.evaluate(), second.evaluate()
     template.write(results)
     second.write(more)
@@ -114,7 +114,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Template:
+class Template:
     """One instruction (or half of a dual-issue one) being built."""
 
     state: WaveState
@@ -139,37 +139,54 @@ class _Template:
 
     # ---- evaluation ---------------------------------------------------------------------------------------------------------------
 
-    def evaluate(self) -> tuple[Value, ...]:
-        """The values of the row's outputs, by kind; nothing is written."""
+    def plan(self) -> list[tuple[str, Operand | None, int]]:
+        """The row's inputs: kind, operand (None where implied), and its number among sources (-1: the destination's old value)."""
         semantic, operands = self.semantic, self.instruction.operands
         explicit = sum(kind not in IMPLIED_OUTPUTS for kind in semantic.outputs)
         sources = operands[explicit:]
-        if dpp.is_permuted(self.instruction):
-            self.permuted = 0
-        inputs: list[Any] = []
+        planned: list[tuple[str, Operand | None, int]] = []
         at = 0
         for index, kind in enumerate(semantic.inputs):
             if kind in IMPLIED_INPUTS:
-                inputs.append(self.implied(kind))
+                planned.append((kind, None, -1))
             elif index == semantic.reads_destination:
-                inputs.append(self.fetch(operands[0], kind, -1))
+                planned.append((kind, operands[0], -1))
             elif at < len(sources):
-                inputs.append(self.fetch(sources[at], kind, at))
+                planned.append((kind, sources[at], at))
                 at += 1
             elif kind == "mask":
-                inputs.append(self.state.read_mask_slot(VCC))
+                planned.append((kind, None, -1))
             else:
                 raise self.unsupported(f"{len(operands)} operands")
         if at != len(sources):
             raise self.unsupported(f"{len(operands)} operands")
+        return planned
+
+    def inputs(self) -> list[Any]:
+        """The values of the row's inputs."""
+        if dpp.is_permuted(self.instruction):
+            self.permuted = 0
+        return [
+            self.fetch(operand, kind, index)
+            if operand is not None
+            else self.state.read_mask_slot(VCC)
+            if kind == "mask"
+            else self.implied(kind)
+            for kind, operand, index in self.plan()
+        ]
+
+    def evaluate(self) -> tuple[Value, ...]:
+        """The values of the row's outputs, by kind; nothing is written."""
+        semantic = self.semantic
+        inputs = self.inputs()
         body = cast("Callable[..., Any]", semantic.emit)
         modifiers = self.instruction.modifiers
         if modifiers.get("clamp"):
             if semantic.clamp is not None:
                 body = cast("Callable[..., Any]", semantic.clamp)
-            elif not any(kind in _FLOATS or kind in _HALVES or kind in ("f16hi", "mask", "execmask") for kind in semantic.outputs):
+            elif not any(kind in _FLOATS or kind in HALVES or kind in ("f16hi", "mask", "execmask") for kind in semantic.outputs):
                 raise self.unsupported("clamp")
-        if semantic.outputs[0] in _HALVES:
+        if semantic.outputs[0] in HALVES:
             low, high = (body(self.f, *(_half(x, half) for x in inputs)) for half in (0, 1))
             return (self.join(low, high, semantic.outputs[0]),)
         result: Value | tuple[Value, ...] = body(self.f, *inputs)
@@ -218,13 +235,13 @@ class _Template:
             return self.state.read_mask(base)
         if kind in ("s32", "s64", "simm", "uimm"):
             return self.scalar_bits(operand, 64 if kind == "s64" else 32, "u64" if kind == "s64" else "u32")
-        if kind in _HALVES:
+        if kind in HALVES:
             return self.pair(operand, kind, index)
-        if kind in _PARTS:
+        if kind in PARTS:
             return self.parts(operand, kind, index)
         if kind == "mix":
             kind = "f16" if self.flag("op_sel_hi", index) else "f32"
-        raw = self.raw(operand, _WIDTH[kind], kind, index)
+        raw = self.raw(operand, WIDTH[kind], kind, index)
         return self.typed(raw, kind, operand, bool(self.flag("neg_lo", index)), bool(self.flag("neg_hi", index)))
 
     def typed(self, raw: Value, kind: str, operand: Operand, neg: bool = False, absolute: bool = False) -> Value:
@@ -235,7 +252,7 @@ class _Template:
             raise self.unsupported("a sign modifier of an integer")
         f = self.f
         if neg or absolute:
-            width = _WIDTH[kind]
+            width = WIDTH[kind]
             sign = 1 << (width - 1)
             if absolute:
                 raw = f.and_(raw, sign - 1)
@@ -331,7 +348,7 @@ class _Template:
 
     def pair(self, operand: Operand, kind: str, index: int) -> Pair:
         """The halves that op_sel and op_sel_hi choose for the low and the high result."""
-        half = _HALVES[kind]
+        half = HALVES[kind]
         low_from, high_from = self.flag("op_sel", index), self.flag("op_sel_hi", index, 1)
         negations = (self.flag("neg_lo", index), self.flag("neg_hi", index))
         if operand.abs or operand.neg:
@@ -366,7 +383,7 @@ class _Template:
     def parts(self, operand: Operand, kind: str, index: int) -> list[Value]:
         """Bytes or nibbles as i32, low ones first."""
         f = self.f
-        count, size = _PARTS[kind]
+        count, size = PARTS[kind]
         signed = kind[1] == "i" or (kind[1] == "x" and bool(self.flag("neg_lo", index)))
         whole = self.moved(operand, self.lane_bits(operand, 32, "u32", False), index)
         tops = [f.shl(whole, 32 - size * (i + 1)) for i in range(count)]
@@ -377,7 +394,7 @@ class _Template:
     def join(self, low: Value, high: Value, kind: str) -> Value:
         """Two halves, with modifiers applied, as the bits of a register (or pair)."""
         f = self.f
-        low, high = self.bits(low, _HALVES[kind]), self.bits(high, _HALVES[kind])
+        low, high = self.bits(low, HALVES[kind]), self.bits(high, HALVES[kind])
         wide, shift = ("i64", 32) if kind == "2f32" else ("i32", 16)
         to = like(low.type, wide)
         return f.or_(f.cast("zext", low, to), f.shl(f.cast("zext", high, to), shift))
@@ -466,7 +483,7 @@ class _Template:
             state.write_vgpr(row, value, masked=False)
             return
         high = kind == "f16hi"
-        bits = value if kind in _HALVES else self.bits(value, "f16" if high else kind)
+        bits = value if kind in HALVES else self.bits(value, "f16" if high else kind)
         width = element(bits.type)
         if "dst_sel" in self.instruction.modifiers:
             bits, width = self.placed(row, bits), "i32"

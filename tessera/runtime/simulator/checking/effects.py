@@ -11,7 +11,7 @@ haven't finished (RDNA3 ISA, 4.4 and 5.6; LLVM's SIInsertWaitcnts has the same r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -190,7 +190,7 @@ def _branch_reads(instruction: Instruction, wave: int) -> set[int]:
     return set()
 
 
-def effects_of(kernel: Kernel, following: Mapping[int, object]) -> dict[int, Effects]:
+def _effects_of(kernel: Kernel, following: Mapping[int, object]) -> dict[int, Effects]:
     """The effects of each instruction whose pc is in `following`. Raises UnsupportedInstructionError as lifting does."""
     function = Function(new_module(), "thrown_away", "void", [("ptr", "s"), ("ptr", "g")])
     function.position("entry")
@@ -226,11 +226,23 @@ def _effects(kernel: Kernel, lifting: Lifting, state: _Recorder, instruction: In
     return Effects(instruction, frozenset(reads), frozenset(writes), issues, waits, touches)
 
 
-def reachable(instructions: Sequence[Instruction], entry: int) -> dict[int, tuple[int, ...]]:
-    """The instructions that can be reached, each with those that may follow, by pc."""
-    by_pc = {i.pc: i for i in instructions}
+@dataclass(frozen=True)
+class Graph:
+    """The control flow of what can be reached. Blocks are the lifter's: `blocks` holds the pcs of each by its first, and `successors` the
+    first pcs of the blocks that may follow. `effects` are by pc."""
+
+    kernel: Kernel
+    effects: Mapping[int, Effects]
+    blocks: Mapping[int, tuple[int, ...]]
+    successors: Mapping[int, tuple[int, ...]]
+
+
+def graph_of(kernel: Kernel) -> Graph:
+    """The control flow of a kernel with the effects of its instructions. Raises UnsupportedInstructionError as lifting does."""
+    by_pc = {i.pc: i for i in kernel.instructions}
     following: dict[int, tuple[int, ...]] = {}
-    queue = [entry]
+    heads = {kernel.entry}
+    queue = [kernel.entry]
     while queue:
         pc = queue.pop()
         if pc in following or pc not in by_pc:
@@ -240,6 +252,15 @@ def reachable(instructions: Sequence[Instruction], entry: int) -> dict[int, tupl
         after = [instruction.next_pc] if ends is not False else []
         if instruction.target is not None:
             after.append(instruction.target)
+        if ends is not None:
+            heads.update(after)
         following[pc] = tuple(after)
         queue += after
-    return following
+    blocks: dict[int, tuple[int, ...]] = {}
+    for head in sorted(heads & following.keys()):
+        inside = [head]
+        while len(after := following[inside[-1]]) == 1 and after[0] not in heads and after[0] in following:
+            inside.append(after[0])
+        blocks[head] = tuple(inside)
+    successors = {head: tuple(pc for pc in following[inside[-1]] if pc in following) for head, inside in blocks.items()}
+    return Graph(kernel, _effects_of(kernel, following), blocks, successors)

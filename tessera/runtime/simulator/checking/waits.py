@@ -20,10 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....errors import Location, MissingWaitError
-from ..control import ends_block
-from ..lifter import Kernel
+from ..lifter import Kernel, vector_registers
 from ..state import VGPR_KEY
-from .effects import COUNTERS, LIMIT, Effects, Queue, effects_of, in_order, reachable, register_name
+from .effects import COUNTERS, LIMIT, Effects, Graph, Queue, in_order, register_name
 
 Lines = Callable[[int], "Location | None"]
 BARRIERS = frozenset(("s_barrier", "s_barrier_signal"))
@@ -44,9 +43,8 @@ class Hazard:
 
 @dataclass(frozen=True)
 class Analysis:
-    """`effects` by pc of what can be reached; `unfinished` are pcs of accesses that a wave may take over a barrier, by queue."""
+    """`unfinished` are pcs of accesses that a wave may take over a barrier, with their queues."""
 
-    effects: Mapping[int, Effects]
     hazards: tuple[Hazard, ...]
     unfinished: Mapping[int, frozenset[Queue]]
 
@@ -108,37 +106,28 @@ class _Pending:
                 self.accesses[effects.instruction.pc, queue] = self.issued[queue]
 
 
-def analyse(kernel: Kernel) -> Analysis:
-    """Find the missing waits of a kernel. Raises UnsupportedInstructionError as lifting does."""
-    following = reachable(kernel.instructions, kernel.entry)
-    effects = effects_of(kernel, following)
-    return _Walk(kernel, following, effects).run()
+def analyse(graph: Graph) -> Analysis:
+    """Find the missing waits of a kernel."""
+    return _Walk(graph).run()
 
 
 class _Walk:
-    def __init__(self, kernel: Kernel, following: Mapping[int, tuple[int, ...]], effects: Mapping[int, Effects]) -> None:
-        self.following = following
-        self.effects = effects
-        self.counters = COUNTERS[kernel.generation]
-        before: dict[int, int] = {}
-        for targets in following.values():
-            for target in targets:
-                before[target] = before.get(target, 0) + 1
-        ends = {pc for pc in following if ends_block(effects[pc].instruction) is not None}
-        self.heads = {kernel.entry} | {pc for pc, count in before.items() if count > 1}
-        self.heads |= {target for pc in ends for target in following[pc]}
-        self.entry = kernel.entry
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.effects = graph.effects
+        self.counters = COUNTERS[graph.kernel.generation]
         self.hazards: dict[tuple[int, int], Hazard] = {}
         self.unfinished: dict[int, set[Queue]] = {}
 
     def run(self) -> Analysis:
-        starts = {self.entry: _Pending()}
-        queue = {self.entry}
+        entry = self.graph.kernel.entry
+        starts = {entry: _Pending()}
+        queue = {entry}
         while queue:
             head = min(queue)  # in order of address, a block mostly comes after those that lead to it
             queue.discard(head)
-            state, last = self.block(head, starts[head].copy(), report=False)
-            for target in self.following[last]:
+            state = self.block(head, starts[head].copy(), report=False)
+            for target in self.graph.successors[head]:
                 if target not in starts:
                     starts[target] = state.copy()
                 elif not starts[target].join(state):
@@ -147,21 +136,18 @@ class _Walk:
         for head, state in starts.items():
             self.block(head, state.copy(), report=True)
         hazards = tuple(hazard for _, hazard in sorted(self.hazards.items(), key=lambda item: item[0]))
-        return Analysis(self.effects, hazards, {pc: frozenset(queues) for pc, queues in self.unfinished.items()})
+        return Analysis(hazards, {pc: frozenset(queues) for pc, queues in self.unfinished.items()})
 
-    def block(self, pc: int, state: _Pending, report: bool) -> tuple[_Pending, int]:
-        """The state at the end of a block, and the pc of its last instruction."""
-        while True:
+    def block(self, head: int, state: _Pending, report: bool) -> _Pending:
+        """The state at the end of a block."""
+        for pc in self.graph.blocks[head]:
             effects = self.effects[pc]
             if report:
                 self.look(effects, state)
             for counter, value in effects.waits:
                 state.wait(counter, value, self.counters)
             state.issue(effects)
-            after = self.following[pc]
-            if len(after) != 1 or after[0] in self.heads:
-                return state, pc
-            pc = after[0]
+        return state
 
     def look(self, effects: Effects, state: _Pending) -> None:
         if effects.instruction.mnemonic in BARRIERS:
@@ -202,6 +188,4 @@ def _line(lines: Lines | None, pc: int) -> str:
 
 
 def _vgprs(kernel: Kernel) -> int:
-    from ..lifter import vector_registers
-
     return max(vector_registers(kernel.instructions)[0], kernel.initial_vgprs)
