@@ -12,7 +12,6 @@ from semantics_harness import EXEC, VCC, State, build, decode, encode, fma
 from tessera.errors import UnsupportedArchError, UnsupportedInstructionError
 from tessera.runtime.simulator import shapes
 from tessera.runtime.simulator.asmtext import parse_instruction
-from tessera.runtime.simulator.indirect import changes_float_mode
 from tessera.runtime.simulator.semantics import FloatMode, Generation, generation_of
 from tessera.runtime.simulator.state import M0, Field
 
@@ -482,27 +481,15 @@ def test_float_modes() -> None:
     assert math.isnan(decode("f32", int(after.v[0][0])))
 
 
-def test_changes_of_the_float_mode() -> None:
+def test_a_mode_that_changes_is_looked_up() -> None:
     state = start()
-    state.v[1] = 1
-    state.block[Field.MODE // 4] = 0x3F0
-    dynamic = FloatMode(dynamic=True)
-    product = "v_mul_f32 v{}, 1.0, v1"
-    text = f"{product.format(0)}\ns_denorm_mode 12\n{product.format(2)}\ns_denorm_mode 15\n{product.format(3)}"
-    after = run(text, state, mode=dynamic)
-    assert [int(after.v[n][0]) for n in (0, 2, 3)] == [1, 0, 1]
-    code = 1 | 4 << 6 | 1 << 11  # MODE, bits 4 and 5
-    setreg = parse_instruction("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0", 0, (0xB9800000 | code, 0))
-    getreg = parse_instruction("s_getreg_b32 s0, hwreg(HW_REG_MODE, 4, 2)", 0, (0xB8800000 | code,))
-    assert changes_float_mode(setreg)
-    assert not changes_float_mode(getreg)
-    assert changes_float_mode(parse_instruction("s_round_mode 0", 0, (0xBF910000,)))
-    assert not changes_float_mode(parse_instruction("s_nop 0", 0, (0xBF800000,)))
-    with pytest.raises(UnsupportedInstructionError, match="rounding other than to nearest even"):
-        run("s_round_mode 3", state, mode=dynamic)
-    with pytest.raises(UnsupportedInstructionError, match="constant one"):
-        run("s_denorm_mode 0", state)
-    run("s_round_mode 0", state)
+    state.v[1], state.v[6] = 1, 0x83FF
+    program = build(["v_mul_f32 v0, 1.0, v1\nv_max_f16 v2.l, v6.l, v6.l"], 32, mode=FloatMode(dynamic=True))
+    for denormals, want in ((0xF0, (1, 0x83FF)), (0xC0, (0, 0x83FF)), (0x30, (1, 0x8000)), (0, (0, 0x8000))):
+        after = state.copy()
+        after.block[Field.MODE // 4] = 0x300 | denormals
+        program[0](after)
+        assert (int(after.v[0][0]), int(after.v[2][0]) & 0xFFFF) == want
 
 
 # ---- refusals ----------------------------------------------------------------------------------------------------------------------
@@ -519,7 +506,7 @@ def test_changes_of_the_float_mode() -> None:
         ("v_mov_b32_dpp v0, s1 row_shr:1 row_mask:0xf bank_mask:0xf", "DPP of a scalar source"),
         ("v_mov_b32_dpp v0, v1 row_unknown:1 row_mask:0xf bank_mask:0xf", "does not know the DPP control"),
         ("v_pk_add_f16 v0, -v1, v2", "a sign modifier of a packed operand"),
-        ("s_getreg_b32 s0, hwreg(HW_REG_SHADER_CYCLES)", "this hardware register"),
+        ("v_movrels_b32 v0, s1", "operand"),
     ],
 )
 def test_what_is_refused(text: str, what: str) -> None:

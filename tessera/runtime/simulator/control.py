@@ -114,6 +114,8 @@ def _set_register(e: Lifting, instruction: Instruction) -> None:
     source = instruction.operands[1].base
     if register != _MODE:
         raise e.refuse(instruction, f"hardware register {register} is not supported; MODE (1) is")
+    if offset + size > 8:
+        raise e.refuse(instruction, "only the rounding and denormal bits of MODE (0 to 7) can be written")
     known = int(source.value) if isinstance(source, Number) else None
     if offset < 4 and (known is None or known & ((1 << min(size, 4 - offset)) - 1)):
         raise e.refuse(instruction, "rounding modes other than to nearest even are not supported")

@@ -174,9 +174,16 @@ class Program:
             wave=self.wave,
             mode=FloatMode.of_register(self.register_mode, dynamic),
             full_exec=full and not lifter.writes_exec(instructions),
-            initial_vgprs=1 if self.code.family in _PACKED_IDS else 3,
+            initial_vgprs=max(1 if self.code.family in _PACKED_IDS else 3, self._indirect_vgprs()),
             observer=observer,
         )
+
+    def _indirect_vgprs(self) -> int:
+        """How many VGPRs a kernel with register-indirect moves was given: it may never name those that it reaches."""
+        if not any(i.mnemonic.startswith(("v_movrel", "v_swaprel")) for i in self.instructions):
+            return 0
+        granule = 8 if self.wave == 32 or self.code.family == "gfx90a" else 4
+        return granule * ((self.kernel.descriptor.rsrc1 & 63) + 1)
 
     # ---- running ------------------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Instructions that are no function of their operands' values: register-indirect moves, swaps, and the float mode.
+"""Instructions that are no function of their operands' values: register-indirect moves and swaps.
 
 They read and write the state block, where a register's number may be computed at run time. A number past the last register means register 0
 of the move's file, as on hardware.
@@ -13,22 +13,11 @@ from tessera.errors import UnsupportedInstructionError
 from tessera.llvmtext import Value, const
 
 from .instruction import File, Instruction, Number, Registers
-from .semantics import FloatMode
-from .state import M0, VGPR_OFFSET, Field, WaveState
+from .state import M0, VGPR_OFFSET, WaveState
 
-Handler: TypeAlias = Callable[[WaveState, Instruction, FloatMode], None]
+Handler: TypeAlias = Callable[[WaveState, Instruction], None]
 
 _SGPRS = range(106)  # those that a computed number can reach
-_HWREG_MODE = 1
-_ROUNDING = 0xF  # bits of MODE
-_MODE_BITS = 0xF0  # what may be changed while a kernel runs: denormals
-
-
-def changes_float_mode(instruction: Instruction) -> bool:
-    """Whether the instruction writes MODE: a kernel with one needs `FloatMode.dynamic`, and its MODE field set from the descriptor."""
-    if instruction.mnemonic in ("s_denorm_mode", "s_round_mode"):
-        return True
-    return instruction.mnemonic in ("s_setreg_b32", "s_setreg_imm32_b32") and _hardware_register(instruction, 0)[0] == _HWREG_MODE
 
 
 def _unsupported(instruction: Instruction, what: str) -> UnsupportedInstructionError:
@@ -36,9 +25,9 @@ def _unsupported(instruction: Instruction, what: str) -> UnsupportedInstructionE
     return UnsupportedInstructionError(f"the simulator does not support {what}: {text!r}", mnemonic=instruction.mnemonic, pc=instruction.pc)
 
 
-def _registers(instruction: Instruction, index: int) -> Registers:
+def _registers(instruction: Instruction, index: int, file: File = File.VGPR) -> Registers:
     base = instruction.operands[index].base
-    if not isinstance(base, Registers):
+    if not isinstance(base, Registers) or base.file is not file:
         raise _unsupported(instruction, f"operand {base}")
     return base
 
@@ -84,29 +73,29 @@ def _halves_of_m0(state: WaveState) -> tuple[Value, Value]:
     return state.f.and_(m0, 0x3FF), state.f.and_(state.f.lshr(m0, 16), 0x3FF)
 
 
-def _move_from(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _move_from(state: WaveState, instruction: Instruction) -> None:
     value = _read_row(state, _registers(instruction, 1).first, state.read_sgpr(M0))
     state.write_vgpr(_registers(instruction, 0).first, value)
 
 
-def _move_to(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _move_to(state: WaveState, instruction: Instruction) -> None:
     value = _lane_source(state, instruction, 1)
     _write_row(state, _registers(instruction, 0).first, state.read_sgpr(M0), value)
 
 
-def _move_both(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _move_both(state: WaveState, instruction: Instruction) -> None:
     m0 = state.read_sgpr(M0)
     value = _read_row(state, _registers(instruction, 1).first, m0)
     _write_row(state, _registers(instruction, 0).first, m0, value)
 
 
-def _move_both_apart(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _move_both_apart(state: WaveState, instruction: Instruction) -> None:
     source, destination = _halves_of_m0(state)
     value = _read_row(state, _registers(instruction, 1).first, source)
     _write_row(state, _registers(instruction, 0).first, destination, value)
 
 
-def _swap_relative(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _swap_relative(state: WaveState, instruction: Instruction) -> None:
     source, destination = _halves_of_m0(state)
     first, second = _registers(instruction, 0).first, _registers(instruction, 1).first
     x, y = _read_row(state, first, destination), _read_row(state, second, source)
@@ -114,14 +103,14 @@ def _swap_relative(state: WaveState, instruction: Instruction, mode: FloatMode) 
     _write_row(state, second, source, x)
 
 
-def _swap(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _swap(state: WaveState, instruction: Instruction) -> None:
     rows = [state.row(_registers(instruction, i)) for i in (0, 1)]
     x, y = (state.read_vgpr(row) for row in rows)
     state.write_vgpr(rows[0], y)
     state.write_vgpr(rows[1], x)
 
 
-def _swap_halves(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _swap_halves(state: WaveState, instruction: Instruction) -> None:
     places = [(state.row(_registers(instruction, i)), instruction.operands[i].half == "h") for i in (0, 1)]
     x, y = (state.read_half(*place) for place in places)
     state.write_half(*places[0], y)
@@ -138,82 +127,23 @@ def _slot(state: WaveState, first: int, count: int) -> Value:
     return f.gep(state.pointer, f.shl(number, 2))
 
 
-def _scalar_from(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
-    source = _registers(instruction, 1)
+def _scalar_from(state: WaveState, instruction: Instruction) -> None:
+    source = _registers(instruction, 1, File.SGPR)
     type_ = "i64" if instruction.mnemonic.endswith("b64") else "i32"
     state.flush_scalars(_SGPRS)
     value = state.f.load(type_, _slot(state, source.first, source.count), 4)
     state.write_scalar(instruction.operands[0].base, value)
 
 
-def _scalar_to(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
+def _scalar_to(state: WaveState, instruction: Instruction) -> None:
     wide = instruction.mnemonic.endswith("b64")
     base = instruction.operands[1].base
     number = isinstance(base, Number)
     value = const("i64" if wide else "i32", int(base.value)) if number else state.read_scalar(base, 64 if wide else 32)
-    target = _registers(instruction, 0)
+    target = _registers(instruction, 0, File.SGPR)
     state.flush_scalars(_SGPRS)
     state.f.store(value, _slot(state, target.first, target.count), 4)
     state.scalars_written_in_memory(_SGPRS)
-
-
-# ---- the float mode --------------------------------------------------------------------------------------------------------------
-
-
-def _hardware_register(instruction: Instruction, index: int) -> tuple[int, int, int]:
-    """Number, offset and size in bits of a `hwreg(…)` operand."""
-    base = instruction.operands[index].base
-    if not isinstance(base, Number):
-        raise _unsupported(instruction, f"operand {base}")
-    code = int(base.value)
-    return code & 63, code >> 6 & 31, (code >> 11 & 31) + 1
-
-
-def _get_register(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
-    number, offset, size = _hardware_register(instruction, 1)
-    if number != _HWREG_MODE:
-        raise _unsupported(instruction, "reading this hardware register")
-    f = state.f
-    value = f.load("i32", state.field_pointer(Field.MODE), 4)
-    state.write_scalar(instruction.operands[0].base, f.and_(f.lshr(value, offset), (1 << size) - 1))
-
-
-def _set_register(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
-    number, offset, size = _hardware_register(instruction, 0)
-    if number != _HWREG_MODE:
-        raise _unsupported(instruction, "writing this hardware register")
-    base = instruction.operands[1].base
-    value = const("i32", int(base.value)) if isinstance(base, Number) else state.read_scalar(base)
-    _change_mode(state, instruction, mode, value, offset, size)
-
-
-def _denormal_mode(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
-    _change_mode(state, instruction, mode, _immediate(instruction), 4, 4)
-
-
-def _round_mode(state: WaveState, instruction: Instruction, mode: FloatMode) -> None:
-    _change_mode(state, instruction, mode, _immediate(instruction), 0, 4)
-
-
-def _immediate(instruction: Instruction) -> Value:
-    base = instruction.operands[0].base
-    assert isinstance(base, Number)
-    return const("i32", int(base.value))
-
-
-def _change_mode(state: WaveState, instruction: Instruction, mode: FloatMode, value: Value, offset: int, size: int) -> None:
-    """Denormal handling may change while a kernel runs. Rounding is to nearest even throughout, and the other bits are the descriptor's."""
-    f = state.f
-    mask = ((1 << size) - 1) << offset & 0xFFFFFFFF
-    if mask & ~(_MODE_BITS | _ROUNDING):
-        raise _unsupported(instruction, "changing other float mode bits than denormals and rounding")
-    if mask & _ROUNDING and (value.integer is None or value.integer << offset & mask & _ROUNDING):
-        raise _unsupported(instruction, "rounding other than to nearest even")
-    if mask & _MODE_BITS and not mode.dynamic:
-        raise _unsupported(instruction, "a change of the denormal mode in a kernel built for a constant one")
-    pointer = state.field_pointer(Field.MODE)
-    kept = f.and_(f.load("i32", pointer, 4), ~mask)
-    f.store(f.or_(kept, f.and_(f.shl(value, offset), mask)), pointer, 4)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -228,11 +158,6 @@ HANDLERS: dict[str, Handler] = {
     "s_movrels_b64": _scalar_from,
     "s_movreld_b32": _scalar_to,
     "s_movreld_b64": _scalar_to,
-    "s_getreg_b32": _get_register,
-    "s_setreg_b32": _set_register,
-    "s_setreg_imm32_b32": _set_register,
-    "s_denorm_mode": _denormal_mode,
-    "s_round_mode": _round_mode,
-    "v_nop": lambda state, instruction, mode: None,
-    "v_pipeflush": lambda state, instruction, mode: None,
+    "v_nop": lambda state, instruction: None,
+    "v_pipeflush": lambda state, instruction: None,
 }
