@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tools
 
-from tessera.errors import LaunchError, MemoryFaultError
+import tessera as ts
+from tessera.errors import LaunchError, MemoryFaultError, SimulatorError
 from tessera.runtime.foreign import find_kernel
 from tessera.runtime.launch import launch
 from tessera.runtime.simulator.loader import CodeObject, load_code_object
@@ -115,3 +116,18 @@ def test_a_required_workgroup_size(tmp_path: Path) -> None:
     assert kernel.workgroup_size == (32, 1, 1)
     with pytest.raises(LaunchError, match=r"compiled for workgroups of \(32, 1, 1\) threads, not \(64, 1, 1\)"):
         launch(made, 1, (np.zeros(96, np.int32), 7), block=64)
+
+
+def test_load_takes_paths_and_bytes(tmp_path: Path) -> None:
+    tools.need("llvm-objdump")
+    data = tools.lld(tools.assemble(SOURCE.replace("REQUIRED\n", ""), "gfx1151"), tmp_path)
+    path = tmp_path / "fill.hsaco"
+    path.write_bytes(data)
+    for source in (data, path, str(path)):
+        out = np.full(64, -1, np.int32)
+        ts.runtime.launch(ts.runtime.simulator.load(source), 2, (out, 5), block=32)
+        assert out.tolist() == [5 * i + 2 for i in range(64)]
+    with pytest.raises(SimulatorError, match="ELF"):
+        ts.runtime.simulator.load(b"not a code object")
+    with pytest.raises(FileNotFoundError):
+        ts.runtime.simulator.load(tmp_path / "absent.hsaco")

@@ -1,5 +1,6 @@
 """Running what was compiled: artifacts, executors, launches. Nothing here knows how kernels are made."""
 
+from . import simulator
 from .artifact import ArrayParameter, Artifact, ScalarParameter, kernarg_layout, load
 from .device import Device
 from .device_array import DeviceArray
@@ -21,4 +22,5 @@ __all__ = [
     "launch",
     "load",
     "register_executor",
+    "simulator",
 ]
