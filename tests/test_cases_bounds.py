@@ -12,6 +12,7 @@ import tessera as ts
 from corpus.kernels import matmul
 from tessera.errors import KernelError, KernelValueError
 
+pytestmark = pytest.mark.filterwarnings("ignore:kernel .* has been compiled")
 F32 = np.dtype(np.float32)
 
 
