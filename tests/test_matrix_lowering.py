@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rocm_kernels import (
     FLASH,
+    array,
     bias_relu_epilogue,
     load_kernel,
     matmul,
@@ -27,8 +28,10 @@ from tessera.targets.rocm.matrix import ROWS
 pytestmark = pytest.mark.medium
 
 
-def placed(source: np.ndarray, axis: int = 1) -> np.ndarray:
+def placed(source: np.ndarray, axis: int | None = 1) -> np.ndarray:
     """A copy whose rows (columns for `axis` 0) begin at multiples of 16 bytes, with NaN or 77 between them."""
+    if not source.size:
+        return source.copy()
     wide = source if axis == 1 or source.ndim == 1 else source.T
     row = -(-wide.shape[-1] * source.itemsize // 16) * 16
     count = max(1, int(np.prod(wide.shape[:-1]))) * row
@@ -44,13 +47,13 @@ def simulate(text: str, grid: tuple[int, int, int], arrays: list[np.ndarray], ou
     kernel = load_kernel(text)
     compiled = compile_kernel(kernel, arch, Options())
     program = engine.prepare(compiled.code_object)
-    result = placed(out)
+    result = placed(out, getattr(kernel.params[-1].type, "axis", None) if out.ndim == 2 else 1)
     kernarg, buffers = b"", []
-    for param, array in zip(kernel.params, [*arrays, result], strict=True):
-        low = min(array.ctypes.data, array.ctypes.data + sum(s * (e - 1) for s, e in zip(array.strides, array.shape, strict=True)))
-        size = sum(abs(s) * (e - 1) for s, e in zip(array.strides, array.shape, strict=True)) + array.itemsize if array.size else 0
-        kernarg += struct.pack(f"<Q{2 * array.ndim}q", array.ctypes.data, *array.shape, *array.strides)
-        buffers.append(engine.Buffer(param.name, low, size, array is result))
+    for param, given in zip(kernel.params, [*arrays, result], strict=True):
+        low = min(given.ctypes.data, given.ctypes.data + sum(s * (e - 1) for s, e in zip(given.strides, given.shape, strict=True)))
+        size = sum(abs(s) * (e - 1) for s, e in zip(given.strides, given.shape, strict=True)) + given.itemsize if given.size else 0
+        kernarg += struct.pack(f"<Q{2 * given.ndim}q", given.ctypes.data, *given.shape, *given.strides)
+        buffers.append(engine.Buffer(param.name, low, size, given is result))
     program.run(grid, (kernel.num_waves * 32, 1, 1), kernarg, buffers)
     return result
 
@@ -97,6 +100,48 @@ def test_short_sums(k: int) -> None:
 @pytest.mark.parametrize(("dtype", "acc"), [("f16", "f32"), ("bf16", "f32"), ("i8", "i32")])
 def test_default_configurations(config: tuple[int, int, int], waves: int, dtype: str, acc: str) -> None:
     check_matmul((257, 129, 200), config, waves=waves, dtype=dtype, acc=acc)
+
+
+def test_a_dot_stored_by_some_lanes_stays_in_front_of_their_branch() -> None:
+    text = f"""
+    kernel @narrow num_waves=2 weak=[]
+    ^(%a: {array("f32")}, %c: {array("f32", 0)}) {{
+      %zero = const type=i64 value=0 : i64
+      %z = const type=f32 value=0 : f32
+      %x = load %a [%zero %zero] %z shape=(128,4) : 128x4xf32
+      %h = cast %x to=f16 : 128x4xf16
+      %ones = const type=4x4xf16 value=1 : 4x4xf16
+      %t = const type=128x4xf32 value=0 : 128x4xf32
+      %d = dot %h %ones %t fallback='' instruction='' : 128x4xf32
+      store %c [%zero %zero] %d
+      yield []
+    }}
+    """
+    a = placed(small_integers(np.random.default_rng(4), (128, 4), "f32"))
+    got = simulate(text, (1, 1, 1), [a], np.full((128, 4), np.nan, np.float32))
+    np.testing.assert_array_equal(got, np.repeat(a.sum(1, keepdims=True), 4, 1))
+
+
+def test_operands_stay_in_front_of_the_barrier_behind_which_some_waves_use_them() -> None:
+    """Four waves hold the accumulators of eight; the others must not overwrite the operands in LDS before these have been read."""
+    text = f"""
+    kernel @transposed num_waves=8 weak=[]
+    ^(%a: {array("f32")}, %c: {array("f32", 0)}) {{
+      %zero = const type=i64 value=0 : i64
+      %z = const type=f32 value=0 : f32
+      %x = load %a [%zero %zero] %z shape=(32,32) : 32x32xf32
+      %xt = transpose %x order=(1,0) : 32x32xf32
+      %h = cast %x to=f16 : 32x32xf16
+      %ht = cast %xt to=f16 : 32x32xf16
+      %d = dot %ht %h %xt fallback='' instruction='' : 32x32xf32
+      %f = floor %d : 32x32xf32
+      store %c [%zero %zero] %f
+      yield []
+    }}
+    """
+    a = placed(small_integers(np.random.default_rng(5), (32, 32), "f32"))
+    got = simulate(text, (1, 1, 1), [a], np.full((32, 32), np.nan, np.float32))
+    np.testing.assert_array_equal(got, a.T @ a + a.T)
 
 
 def test_an_epilogue() -> None:

@@ -61,15 +61,19 @@ def lds_load(cx: Context, op: LdsLoad) -> None:
     base = _base(cx, held, layout)
     parts: list[Value] = []
     order: list[int] = []
-    for piece in lds_layouts.accesses(held, layout, op.offset):
+    pieces = lds_layouts.accesses(held, layout, op.offset)
+    for piece in pieces:
         pointer = f.gep(base, cx.lds[op.buffer] + piece.offset)
         parts.append(f.load(vector(len(piece.registers), scalar), pointer, piece.bytes))
         order += piece.registers
+    if scalar == op.result.tile.dtype.llvm:
+        cx.set_pieces(op.result, [(tuple(piece.registers), part) for piece, part in zip(pieces, parts, strict=True)])
+        return
     places = [0] * len(order)
     for place, register in enumerate(order):
         places[register] = place
     value = f.shuffle(concatenate(cx, parts), None, places)
-    cx.set(op.result, f.cast("trunc", value, cx.llvm_type(op.result)) if scalar != op.result.tile.dtype.llvm else value)
+    cx.set(op.result, f.cast("trunc", value, cx.llvm_type(op.result)))
 
 
 def _in_memory(cx: Context, value: Value) -> Value:
@@ -177,6 +181,9 @@ def barrier(cx: Context, op: Barrier) -> None:
     if cx.num_waves == 1:
         return
     node = cx.module.metadata('!{!"amdgpu-synchronize-as", !"local"}')
+    # LLVM's machine sinking takes neither the fences nor the barrier for a store, and would move an LDS load that only a later branch uses
+    # (that of the owning waves) down past them. Empty assembly that may write memory stops it, and costs nothing.
+    cx.f.do('call void asm sideeffect "", "~{memory}"()')
     cx.f.do(f'fence syncscope("workgroup") release, !mmra !{node}')
     cx.f.call("llvm.amdgcn.s.barrier", "void", [])
     cx.f.do(f'fence syncscope("workgroup") acquire, !mmra !{node}')

@@ -3,6 +3,10 @@
 A matrix op's operands are wide register vectors made of fragments. Each fragment is cut out of its vector, the instruction is called for
 every fragment of the accumulator and every step along K, and the accumulators are put together again. Cutting and joining are vector
 shuffles of whole registers, which cost nothing.
+
+Matrix instructions read all lanes of a wave, whatever EXEC says, but LLVM's machine sinking doesn't know: it would move one whose result
+only a divergent branch uses (stores by some lanes) into that branch, and with it the making of its operands, which then lack lanes. So
+results that go anywhere but into other matrix ops and the next iteration pass through empty assembly marked convergent, which stays put.
 """
 
 from __future__ import annotations
@@ -10,8 +14,10 @@ from __future__ import annotations
 from functools import cache
 from itertools import product
 
+from ....ir.core import Block
 from ....ir.core import Value as IRValue
-from ....llvmtext import Value, lanes, null
+from ....ir.ops.control import Yield
+from ....llvmtext import Value, bits, lanes, null, vector
 from ..anchors import cut
 from ..layout import Layout
 from ..matrix import instruction
@@ -68,11 +74,29 @@ def wmma(cx: Context, op: Wmma) -> None:
         rows = {m: _cut(cx, op.a, registers) for (m, at), registers in of_a.items() if at == k}
         for m, n in product(rows, columns):
             totals[m, n] = row.emit(cx.f, rows[m], columns[n], totals[m, n])
+    if op.result in cx.once("matrix results to pin", lambda: _escaping(cx.kernel.body)):
+        totals = {corner: _pin(cx, total) for corner, total in totals.items()}
     parts = [(places[corner], totals[corner]) for corner in places]
     if all(len(set(registers)) == len(registers) for registers in places.values()):
         cx.set_pieces(op.result, parts)
     else:
         cx.set(op.result, _join(cx, parts, cx.registers(op.result)))
+
+
+def _escaping(body: Block) -> set[IRValue]:
+    """Results of matrix ops that something else uses: not another matrix op's accumulator, not a block's yield."""
+    found: set[IRValue] = set()
+    for op in body.walk():
+        used = op.operands[:2] if isinstance(op, Wmma) else () if isinstance(op, Yield) else op.operands
+        found.update(value for value in used if isinstance(value.owner, Wmma))
+    return found
+
+
+def _pin(cx: Context, value: Value) -> Value:
+    """The same value, made here at the latest."""
+    words = cx.f.bitcast(value, vector(bits(value.type) // 32, "i32"))
+    pinned = cx.f.emit(words.type, f'call {words.type} asm "", "=v,0"({words}) convergent')
+    return cx.f.bitcast(pinned, value.type)
 
 
 def _join(cx: Context, parts: list[tuple[tuple[int, ...], Value]], size: int) -> Value:
