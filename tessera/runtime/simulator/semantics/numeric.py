@@ -334,7 +334,15 @@ def minimum16(b: Function, x: Value, y: Value) -> Value:
 
 
 def to_integer(b: Function, x: Value, to: str, signed: bool) -> Value:
-    """Toward zero to element type `to`, saturating; NaN gives 0."""
-    target = like(x.type, to)
-    name = "fptosi.sat" if signed else "fptoui.sat"
-    return b.intrinsic(name, [x], target, [target, x.type])
+    """Toward zero to element type `to` (at most 32 bits), saturating; NaN gives 0. LLVM's own saturating conversions go lane by lane."""
+    width = int(to[1:])
+    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else (0, (1 << width) - 1)
+    exact = element(x.type) == "double" or width < 32
+    top = float(high) if exact else float(high + 1 - (128 if signed else 256))  # the highest float in range
+    inside = b.select(b.fcmp("olt", x, constant(x, top)), x, constant(x, top))
+    inside = b.select(b.fcmp("ogt", inside, constant(x, float(low))), inside, constant(x, float(low)))
+    number = b.cast("fptosi" if signed or width < 32 else "fptoui", inside, like(x.type, "i32"))
+    if not exact:
+        number = b.select(b.fcmp("oge", x, constant(x, float(high + 1))), constant(number, high), number)
+    number = b.select(is_nan(b, x), constant(number, 0), number)
+    return number if width == 32 else truncate(b, number, to)
