@@ -9,7 +9,7 @@ import ctypes
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +19,7 @@ from tessera.llvmtext import Function, Module
 from tessera.runtime.simulator import shapes
 from tessera.runtime.simulator.asmtext import parse_instruction
 from tessera.runtime.simulator.semantics import FloatMode, Generation
-from tessera.runtime.simulator.state import EXEC, SCC, VCC, VGPR_OFFSET, Field, WaveState, state_size
+from tessera.runtime.simulator.state import EXEC, VCC, VGPR_OFFSET, Field, WaveState, state_size
 
 VGPRS = 24
 
@@ -262,7 +262,201 @@ def build(
     return Program(llvm.load_host(llvm.compile_host(str(module))), len(pieces))
 
 
-__all__ = [
-    "BITS", "EXEC", "PRECISION", "SCC", "VCC", "VGPRS", "Program", "State", "build", "decode", "divide", "encode", "fma", "is_nan",
-    "is_signalling", "sample",
-]  # fmt: skip
+# ---- instructions with oracles ---------------------------------------------------------------------------------------------------
+
+# Patterns of the inputs to patterns of the outputs; None where the document leaves the result open.
+Oracle = Callable[..., "int | tuple[int, ...] | None"]
+
+
+@dataclass
+class Oracles:
+    """Instructions by signature, as in the table of semantics; `vcc` is a mask in VCC, `exec` a result in EXEC."""
+
+    rows: dict[str, tuple[str, Oracle]] = field(default_factory=dict)
+
+    def row(self, signature: str, **oracles: Oracle) -> None:
+        for mnemonic, oracle in oracles.items():
+            assert mnemonic not in self.rows, mnemonic
+            self.rows[mnemonic] = signature, oracle
+
+
+def signed(x: int, width: int = 32) -> int:
+    """The low `width` bits as a signed number."""
+    x &= (1 << width) - 1
+    return x - (1 << width) if x >> (width - 1) else x
+
+
+def _source_text(index: int, kind: str, wave: int) -> str:
+    register = 4 + 2 * index
+    if kind == "mask":
+        return f"s{40 + 2 * index}" if wave == 32 else f"s[{40 + 2 * index}:{41 + 2 * index}]"
+    width = width_of(kind)
+    return f"v[{register}:{register + 1}]" if width == 64 else f"v{register}.l" if width == 16 else f"v{register}"
+
+
+def width_of(kind: str) -> int:
+    kind = kind.lstrip("@")
+    return 32 if kind[0] == "2" else int(kind.lstrip("bfiu"))
+
+
+def assembly(mnemonic: str, signature: str, wave: int) -> str:
+    """The instruction on the harness's registers."""
+    left, _, right = signature.partition("->")
+    outputs = [
+        (f"s{30}" if wave == 32 else "s[30:31]") if kind == "mask" else {16: "v0.l", 32: "v0", 64: "v[0:1]"}[width_of(kind)]
+        for kind in right.split()
+        if kind != "exec"
+    ]
+    inputs = [_source_text(i, kind, wave) for i, kind in enumerate(left.split()) if kind[0] != "@" and kind != "vcc"]
+    return f"{mnemonic} {', '.join(outputs + inputs)}"
+
+
+def _patterns(kind: str, count: int) -> list[int]:
+    kind = kind.lstrip("@")
+    if kind[0] == "2":
+        low, high = sample(kind[1:], count), sample(kind[1:], count)
+        return [a | b << 16 for a, b in zip(low, high, strict=True)]
+    return sample(kind, count)
+
+
+def _cancel(kinds: list[str], values: list[list[int]]) -> None:
+    """Make every fourth addend of a fused multiply-add the product's negative, or next to it."""
+    if len(kinds) != 3 or len({k.lstrip("@") for k in kinds}) != 1 or kinds[0] not in BITS:
+        return
+    kind = kinds[0]
+    for lane in range(0, len(values[0]), 4):
+        x, y = decode(kind, values[0][lane]), decode(kind, values[1][lane])
+        if math.isfinite(x) and math.isfinite(y):
+            near = encode(kind, -Fraction(x) * Fraction(y))
+            values[2][lane] = near ^ (lane >> 2 & 1)
+
+
+def same(kind: str, got: int, want: int) -> bool:
+    if kind in BITS:
+        return got == want or (is_nan(kind, got) and is_nan(kind, want))
+    if kind[0] == "2":
+        return all(same(kind[1:], got >> at & 0xFFFF, want >> at & 0xFFFF) for at in (0, 16))
+    return got == want
+
+
+def prepare(signature: str, wave: int, partial: bool, seed: int) -> tuple[State, list[list[int]], list[int]]:
+    """A state with the inputs of a signature, the inputs, and the lanes that are active."""
+    state = State(wave)
+    rng = np.random.default_rng(seed)
+    state.v[:] = rng.integers(0, 1 << 32, state.v.shape, dtype=np.uint32)
+    kinds = signature.partition("->")[0].split()
+    values = [_patterns(kind, wave) if kind not in ("mask", "vcc") else [int(x) for x in rng.integers(0, 2, wave)] for kind in kinds]
+    _cancel(kinds, values)
+    for index, (kind, column) in enumerate(zip(kinds, values, strict=True)):
+        if kind in ("mask", "vcc"):
+            state.set_mask(VCC if kind == "vcc" else 40 + 2 * index, sum(bit << lane for lane, bit in enumerate(column)))
+        else:
+            state.set_lanes(0 if kind[0] == "@" else 4 + 2 * index, width_of(kind), column)
+    active = int(rng.integers(0, 1 << wave, dtype=np.uint64)) if partial else (1 << wave) - 1
+    state.set_mask(126, active)
+    return state, values, [lane for lane in range(wave) if active >> lane & 1]
+
+
+def _check(mnemonic: str, signature: str, oracle: Oracle, before: State, after: State, values: list[list[int]], active: list[int]) -> None:
+    outputs = signature.partition("->")[2].split()
+    answers = {lane: oracle(*(column[lane] for column in values)) for lane in active}
+    wanted = {lane: answer for lane, answer in answers.items() if answer is not None}
+    for position, kind in enumerate(outputs):
+        results = {lane: w if isinstance(w, int) else w[position] for lane, w in wanted.items()}
+        if kind in ("mask", "exec"):
+            got = after.exec if kind == "exec" else after.mask(30)
+            for lane in range(before.wave):
+                assert got >> lane & 1 == results.get(lane, 0), f"{mnemonic} lane {lane}: {[hex(c[lane]) for c in values]}"
+            continue
+        width = width_of(kind)
+        lanes = after.lanes(0, width)
+        for lane, want in results.items():
+            inputs = [hex(column[lane]) for column in values]
+            assert same(kind, lanes[lane], want), f"{mnemonic}({', '.join(inputs)}) = {lanes[lane]:#x}, not {want:#x}"
+        untouched = [lane for lane in range(before.wave) if lane not in answers]
+        assert (after.v[0][untouched] == before.v[0][untouched]).all(), f"{mnemonic} wrote inactive lanes"
+        if width == 16:
+            assert (after.v[0] >> 16 == before.v[0] >> 16).all(), f"{mnemonic} wrote the upper half"
+    assert (after.v[4:] == before.v[4:]).all()
+
+
+def compare_all(oracles: Oracles, wave: int, turns: int, seed: int) -> None:
+    """Run every instruction `turns` times, every second time under a partial EXEC, and compare."""
+    program = build([assembly(m, signature, wave) for m, (signature, _) in oracles.rows.items()], wave)
+    for number, (mnemonic, (signature, oracle)) in enumerate(oracles.rows.items()):
+        run = program[number]
+        for turn in range(turns):
+            before, values, active = prepare(signature, wave, turn % 2 == 1, seed + 1000 * number + turn)
+            after = before.copy()
+            run(after)
+            _check(mnemonic, signature, oracle, before, after, values, active)
+
+
+# ---- oracles that several files need -----------------------------------------------------------------------------------------------
+
+
+def arithmetic(kind: str, operation: Callable[..., float]) -> Oracle:
+    """In double, rounded once more: right for f16 and f32 sums and products, whose double rounding is innocuous."""
+    return lambda *v: encode(kind, operation(*(decode(kind, x) for x in v)))
+
+
+def whole(function: Callable[[float], int]) -> Callable[[float], float]:
+    """A rounding to integers as a function of floats: zeros keep the sign."""
+
+    def apply(x: float) -> float:
+        return x if math.isnan(x) or math.isinf(x) else math.copysign(float(function(x)), x)
+
+    return apply
+
+
+def bound(kind: str, upper: bool) -> Callable[[int, int], int]:
+    """V_MAX_F32 and V_MIN_F32 of the ISA document, in IEEE mode."""
+
+    def choose(x: int, y: int) -> int:
+        if is_signalling(kind, x) or is_signalling(kind, y):
+            return encode(kind, math.nan)
+        if is_nan(kind, x) or is_nan(kind, y):
+            return y if is_nan(kind, x) else x
+        a, b = decode(kind, x), decode(kind, y)
+        if a == b == 0:
+            return x if (math.copysign(1, a) > 0) == upper else y
+        return x if (a > b) == upper else y
+
+    return choose
+
+
+def to_integer(kind: str, low: int, high: int, prepare: Callable[[float], float] = lambda x: x) -> Callable[[int], int]:
+    """Toward zero, saturating; NaN gives 0."""
+
+    def apply(x: int) -> int:
+        value = prepare(decode(kind, x))
+        if math.isnan(value):
+            return 0
+        return (low if value < 0 else high) if math.isinf(value) else max(low, min(high, math.trunc(value)))
+
+    return apply
+
+
+def toward_zero(x: int) -> int:
+    """f32 to f16, never up in size."""
+    value = decode("f32", x)
+    near = encode("f16", value)
+    return near - 1 if math.isfinite(value) and abs(decode("f16", near)) > abs(value) else near
+
+
+RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    "lt": lambda x, y: x < y,
+    "eq": lambda x, y: x == y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "lg": lambda x, y: x < y or x > y,
+    "ge": lambda x, y: x >= y,
+    "o": lambda x, y: x == x and y == y,
+    "u": lambda x, y: x != x or y != y,
+    "nge": lambda x, y: not x >= y,
+    "nlg": lambda x, y: not (x < y or x > y),
+    "ngt": lambda x, y: not x > y,
+    "nle": lambda x, y: not x <= y,
+    "neq": lambda x, y: x != y,
+    "nlt": lambda x, y: not x < y,
+}

@@ -8,26 +8,33 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from semantics_harness import BITS, EXEC, State, build, decode, encode, fma, is_nan, is_signalling, sample
+from semantics_harness import (
+    BITS,
+    EXEC,
+    RELATIONS,
+    Oracle,
+    Oracles,
+    State,
+    arithmetic,
+    bound,
+    build,
+    decode,
+    encode,
+    fma,
+    is_nan,
+    sample,
+    signed,
+    to_integer,
+    toward_zero,
+    whole,
+)
 
 from tessera.runtime.simulator.semantics import Generation, lookup, mnemonics
 
 ROUNDS = {32: 30, 64: 12}
 M, M64 = 0xFFFFFFFF, (1 << 64) - 1
 
-Oracle = Callable[..., "int | tuple[int, ...]"]
-ORACLES: dict[str, tuple[str, Oracle]] = {}
-
-
-def row(signature: str, **oracles: Oracle) -> None:
-    for mnemonic, oracle in oracles.items():
-        assert mnemonic not in ORACLES, mnemonic
-        ORACLES[mnemonic] = signature, oracle
-
-
-def signed(x: int, width: int = 32) -> int:
-    x &= (1 << width) - 1
-    return x - (1 << width) if x >> (width - 1) else x
+ORACLES = Oracles()
 
 
 def scc(x: int) -> tuple[int, int]:
@@ -52,38 +59,38 @@ def _widths() -> None:
         ones = (1 << w) - 1
         u = f"u{w}"
         for name, operation in LOGIC.items():
-            row(f"{u} {u} -> {u} scc", **{f"s_{name}_b{w}": lambda x, y, f=operation, m=ones: scc(f(x, y) & m)})
+            ORACLES.row(f"{u} {u} -> {u} scc", **{f"s_{name}_b{w}": lambda x, y, f=operation, m=ones: scc(f(x, y) & m)})
         for name, operation in SAVEEXEC.items():
-            row(
+            ORACLES.row(
                 f"{u} exec{w} -> {u} exec{w} scc",
                 **{f"s_{name}_saveexec_b{w}": lambda x, e, f=operation, m=ones: (e, f(x, e) & m, int(f(x, e) & m != 0))},
             )
             if name in ("and_not0", "and_not1"):
-                row(
+                ORACLES.row(
                     f"{u} exec{w} -> {u} exec{w} scc",
                     **{f"s_{name}_wrexec_b{w}": lambda x, e, f=operation, m=ones: (f(x, e) & m, f(x, e) & m, int(f(x, e) & m != 0))},
                 )
-        row(f"{u} -> {u} scc", **{f"s_not_b{w}": lambda x, m=ones: scc(~x & m)})
-        row(f"{u} -> {u}", **{f"s_mov_b{w}": lambda x: x, f"s_brev_b{w}": lambda x, w=w: int(f"{x:0{w}b}"[::-1], 2)})
-        row(f"{u} @{u} scc -> {u}", **{f"s_cmov_b{w}": lambda x, old, c: x if c else old})
-        row(f"{u} {u} scc -> {u}", **{f"s_cselect_b{w}": lambda x, y, c: x if c else y})
-        row(f"u32 @{u} -> {u}", **{f"s_bitset1_b{w}": lambda n, old, w=w: old | 1 << (n & (w - 1))})
-        row(f"u32 @{u} -> {u}", **{f"s_bitset0_b{w}": lambda n, old, w=w: old & ~(1 << (n & (w - 1)))})
-        row(f"{u} u32 -> scc", **{f"s_bitcmp1_b{w}": lambda x, n, w=w: x >> (n & (w - 1)) & 1})
-        row(f"{u} u32 -> scc", **{f"s_bitcmp0_b{w}": lambda x, n, w=w: 1 - (x >> (n & (w - 1)) & 1)})
-        row(f"{u} u32 -> {u} scc", **{f"s_lshl_b{w}": lambda x, n, w=w, m=ones: scc(x << (n & (w - 1)) & m)})
-        row(f"{u} u32 -> {u} scc", **{f"s_lshr_b{w}": lambda x, n, w=w: scc(x >> (n & (w - 1)))})
-        row(f"{u} u32 -> {u} scc", **{f"s_ashr_i{w}": lambda x, n, w=w, m=ones: scc(signed(x, w) >> (n & (w - 1)) & m)})
-        row(f"{u} u32 -> {u} scc", **{f"s_bfe_u{w}": lambda x, f, w=w: scc(field(x, f, w, False))})
-        row(f"{u} u32 -> {u} scc", **{f"s_bfe_i{w}": lambda x, f, w=w, m=ones: scc(field(x, f, w, True) & m)})
-        row(f"u32 u32 -> {u}", **{f"s_bfm_b{w}": lambda n, at, w=w, m=ones: ((1 << (n & (w - 1))) - 1) << (at & (w - 1)) & m})
-        row(f"{u} -> u32 scc", **{f"s_bcnt1_i32_b{w}": lambda x: scc(x.bit_count())})
-        row(f"{u} -> u32 scc", **{f"s_bcnt0_i32_b{w}": lambda x, w=w: scc(w - x.bit_count())})
-        row(f"{u} -> u32", **{f"s_ctz_i32_b{w}": lambda x: (x & -x).bit_length() - 1 if x else M})
-        row(f"{u} -> u32", **{f"s_clz_i32_u{w}": lambda x, w=w: w - x.bit_length() if x else M})
-        row(f"{u} -> u32", **{"s_cls_i32" + ("_i64" if w == 64 else ""): lambda x, w=w: sign_bits(x, w)})
-        row(f"{u} -> {u} scc", **{f"s_wqm_b{w}": lambda x, w=w: scc(sum(15 << i for i in range(0, w, 4) if x >> i & 15))})
-        row(f"{u} -> {u} scc", **{f"s_quadmask_b{w}": lambda x, w=w: scc(sum(1 << i // 4 for i in range(0, w, 4) if x >> i & 15))})
+        ORACLES.row(f"{u} -> {u} scc", **{f"s_not_b{w}": lambda x, m=ones: scc(~x & m)})
+        ORACLES.row(f"{u} -> {u}", **{f"s_mov_b{w}": lambda x: x, f"s_brev_b{w}": lambda x, w=w: int(f"{x:0{w}b}"[::-1], 2)})
+        ORACLES.row(f"{u} @{u} scc -> {u}", **{f"s_cmov_b{w}": lambda x, old, c: x if c else old})
+        ORACLES.row(f"{u} {u} scc -> {u}", **{f"s_cselect_b{w}": lambda x, y, c: x if c else y})
+        ORACLES.row(f"u32 @{u} -> {u}", **{f"s_bitset1_b{w}": lambda n, old, w=w: old | 1 << (n & (w - 1))})
+        ORACLES.row(f"u32 @{u} -> {u}", **{f"s_bitset0_b{w}": lambda n, old, w=w: old & ~(1 << (n & (w - 1)))})
+        ORACLES.row(f"{u} u32 -> scc", **{f"s_bitcmp1_b{w}": lambda x, n, w=w: x >> (n & (w - 1)) & 1})
+        ORACLES.row(f"{u} u32 -> scc", **{f"s_bitcmp0_b{w}": lambda x, n, w=w: 1 - (x >> (n & (w - 1)) & 1)})
+        ORACLES.row(f"{u} u32 -> {u} scc", **{f"s_lshl_b{w}": lambda x, n, w=w, m=ones: scc(x << (n & (w - 1)) & m)})
+        ORACLES.row(f"{u} u32 -> {u} scc", **{f"s_lshr_b{w}": lambda x, n, w=w: scc(x >> (n & (w - 1)))})
+        ORACLES.row(f"{u} u32 -> {u} scc", **{f"s_ashr_i{w}": lambda x, n, w=w, m=ones: scc(signed(x, w) >> (n & (w - 1)) & m)})
+        ORACLES.row(f"{u} u32 -> {u} scc", **{f"s_bfe_u{w}": lambda x, f, w=w: scc(field(x, f, w, False))})
+        ORACLES.row(f"{u} u32 -> {u} scc", **{f"s_bfe_i{w}": lambda x, f, w=w, m=ones: scc(field(x, f, w, True) & m)})
+        ORACLES.row(f"u32 u32 -> {u}", **{f"s_bfm_b{w}": lambda n, at, w=w, m=ones: ((1 << (n & (w - 1))) - 1) << (at & (w - 1)) & m})
+        ORACLES.row(f"{u} -> u32 scc", **{f"s_bcnt1_i32_b{w}": lambda x: scc(x.bit_count())})
+        ORACLES.row(f"{u} -> u32 scc", **{f"s_bcnt0_i32_b{w}": lambda x, w=w: scc(w - x.bit_count())})
+        ORACLES.row(f"{u} -> u32", **{f"s_ctz_i32_b{w}": lambda x: (x & -x).bit_length() - 1 if x else M})
+        ORACLES.row(f"{u} -> u32", **{f"s_clz_i32_u{w}": lambda x, w=w: w - x.bit_length() if x else M})
+        ORACLES.row(f"{u} -> u32", **{"s_cls_i32" + ("_i64" if w == 64 else ""): lambda x, w=w: sign_bits(x, w)})
+        ORACLES.row(f"{u} -> {u} scc", **{f"s_wqm_b{w}": lambda x, w=w: scc(sum(15 << i for i in range(0, w, 4) if x >> i & 15))})
+        ORACLES.row(f"{u} -> {u} scc", **{f"s_quadmask_b{w}": lambda x, w=w: scc(sum(1 << i // 4 for i in range(0, w, 4) if x >> i & 15))})
 
 
 def field(x: int, where: int, width: int, sign: bool) -> int:
@@ -106,7 +113,7 @@ def overflow(value: int) -> tuple[int, int]:
     return value & M, int(not -(1 << 31) <= value < 1 << 31)
 
 
-row(
+ORACLES.row(
     "u32 u32 -> u32 scc",
     s_add_u32=lambda x, y: (x + y & M, x + y >> 32),
     s_sub_u32=lambda x, y: (x - y & M, int(y > x)),
@@ -122,13 +129,13 @@ row(
     s_lshl3_add_u32=lambda x, y: ((x << 3) + y & M, int((x << 3) + y > M)),
     s_lshl4_add_u32=lambda x, y: ((x << 4) + y & M, int((x << 4) + y > M)),
 )
-row("u32 -> u32 scc", s_abs_i32=lambda x: scc(abs(signed(x)) & M))
-row(
+ORACLES.row("u32 -> u32 scc", s_abs_i32=lambda x: scc(abs(signed(x)) & M))
+ORACLES.row(
     "u32 u32 scc -> u32 scc",
     s_addc_u32=lambda x, y, c: (x + y + c & M, x + y + c >> 32),
     s_subb_u32=lambda x, y, c: (x - y - c & M, int(x < y + c)),
 )
-row(
+ORACLES.row(
     "u32 u32 -> u32",
     s_mul_i32=lambda x, y: x * y & M,
     s_mul_hi_u32=lambda x, y: x * y >> 32,
@@ -138,72 +145,30 @@ row(
     s_pack_hl_b32_b16=lambda x, y: x >> 16 | y << 16 & M,
     s_pack_hh_b32_b16=lambda x, y: x >> 16 | y & 0xFFFF0000,
 )
-row("u32 -> u32", s_sext_i32_i8=lambda x: signed(x, 8) & M, s_sext_i32_i16=lambda x: signed(x, 16) & M)
-row("u32 -> u64", s_bitreplicate_b64_b32=lambda x: sum(3 << 2 * i for i in range(32) if x >> i & 1))
+ORACLES.row("u32 -> u32", s_sext_i32_i8=lambda x: signed(x, 8) & M, s_sext_i32_i16=lambda x: signed(x, 16) & M)
+ORACLES.row("u32 -> u64", s_bitreplicate_b64_b32=lambda x: sum(3 << 2 * i for i in range(32) if x >> i & 1))
 
 # ---- the 16-bit immediates -----------------------------------------------------------------------------------------------------
 
-row("simm -> u32", s_movk_i32=lambda k: k & M)
-row("simm @u32 scc -> u32", s_cmovk_i32=lambda k, old, c: k & M if c else old)
-row("simm @u32 -> u32 scc", s_addk_i32=lambda k, x: overflow(signed(x) + k))
-row("simm @u32 -> u32", s_mulk_i32=lambda k, x: x * k & M)
+ORACLES.row("simm -> u32", s_movk_i32=lambda k: k & M)
+ORACLES.row("simm @u32 scc -> u32", s_cmovk_i32=lambda k, old, c: k & M if c else old)
+ORACLES.row("simm @u32 -> u32 scc", s_addk_i32=lambda k, x: overflow(signed(x) + k))
+ORACLES.row("simm @u32 -> u32", s_mulk_i32=lambda k, x: x * k & M)
 
-RELATIONS: dict[str, Callable[[float, float], bool]] = {
-    "eq": lambda x, y: x == y,
-    "lg": lambda x, y: x < y or x > y,
-    "gt": lambda x, y: x > y,
-    "ge": lambda x, y: x >= y,
-    "lt": lambda x, y: x < y,
-    "le": lambda x, y: x <= y,
-}
-UNORDERED: dict[str, Callable[[float, float], bool]] = {
-    "o": lambda x, y: x == x and y == y,
-    "u": lambda x, y: x != x or y != y,
-    "nge": lambda x, y: not x >= y,
-    "nlg": lambda x, y: not (x < y or x > y),
-    "ngt": lambda x, y: not x > y,
-    "nle": lambda x, y: not x <= y,
-    "neq": lambda x, y: x != y,
-    "nlt": lambda x, y: not x < y,
-}
-for _name, _relation in RELATIONS.items():
-    row("u32 u32 -> scc", **{f"s_cmp_{_name}_i32": lambda x, y, f=_relation: int(f(signed(x), signed(y)))})
-    row("u32 u32 -> scc", **{f"s_cmp_{_name}_u32": lambda x, y, f=_relation: int(f(x, y))})
-    row("u32 simm -> scc", **{f"s_cmpk_{_name}_i32": lambda x, k, f=_relation: int(f(signed(x), k))})
-    row("u32 uimm -> scc", **{f"s_cmpk_{_name}_u32": lambda x, k, f=_relation: int(f(x, k))})
-row("u64 u64 -> scc", s_cmp_eq_u64=lambda x, y: int(x == y), s_cmp_lg_u64=lambda x, y: int(x != y))
+INTEGER = {name: RELATIONS[name] for name in ("eq", "lg", "gt", "ge", "lt", "le")}
+for _name, _relation in INTEGER.items():
+    ORACLES.row("u32 u32 -> scc", **{f"s_cmp_{_name}_i32": lambda x, y, f=_relation: int(f(signed(x), signed(y)))})
+    ORACLES.row("u32 u32 -> scc", **{f"s_cmp_{_name}_u32": lambda x, y, f=_relation: int(f(x, y))})
+    ORACLES.row("u32 simm -> scc", **{f"s_cmpk_{_name}_i32": lambda x, k, f=_relation: int(f(signed(x), k))})
+    ORACLES.row("u32 uimm -> scc", **{f"s_cmpk_{_name}_u32": lambda x, k, f=_relation: int(f(x, k))})
+ORACLES.row("u64 u64 -> scc", s_cmp_eq_u64=lambda x, y: int(x == y), s_cmp_lg_u64=lambda x, y: int(x != y))
 
 # ---- floats ------------------------------------------------------------------------------------------------------------------------
 
 
-def arithmetic(kind: str, operation: Callable[..., float]) -> Oracle:
-    return lambda *v: encode(kind, operation(*(decode(kind, x) for x in v)))
-
-
-def bound(kind: str, upper: bool) -> Oracle:
-    def choose(x: int, y: int) -> int:
-        if is_signalling(kind, x) or is_signalling(kind, y):
-            return encode(kind, math.nan)
-        if is_nan(kind, x) or is_nan(kind, y):
-            return y if is_nan(kind, x) else x
-        a, b = decode(kind, x), decode(kind, y)
-        if a == b == 0:
-            return x if (math.copysign(1, a) > 0) == upper else y
-        return x if (a > b) == upper else y
-
-    return choose
-
-
-def whole(function: Callable[[float], int]) -> Callable[[float], float]:
-    def apply(x: float) -> float:
-        return x if math.isnan(x) or math.isinf(x) else math.copysign(float(function(x)), x)
-
-    return apply
-
-
 for _kind in ("f32", "f16"):
     _two = f"{_kind} {_kind} -> {_kind}"
-    row(
+    ORACLES.row(
         _two,
         **{
             f"s_add_{_kind}": arithmetic(_kind, lambda x, y: x + y),
@@ -213,11 +178,11 @@ for _kind in ("f32", "f16"):
             f"s_max_{_kind}": bound(_kind, True),
         },
     )
-    row(
+    ORACLES.row(
         f"{_kind} {_kind} @{_kind} -> {_kind}",
         **{f"s_fmac_{_kind}": lambda x, y, z, k=_kind: fma(k, decode(k, x), decode(k, y), decode(k, z))},
     )
-    row(
+    ORACLES.row(
         f"{_kind} -> {_kind}",
         **{
             f"s_ceil_{_kind}": arithmetic(_kind, whole(math.ceil)),
@@ -226,35 +191,21 @@ for _kind in ("f32", "f16"):
             f"s_rndne_{_kind}": arithmetic(_kind, whole(round)),
         },
     )
-    for _name, _relation in (RELATIONS | UNORDERED).items():
-        row(
+    for _name, _relation in RELATIONS.items():
+        ORACLES.row(
             f"{_kind} {_kind} -> scc",
             **{f"s_cmp_{_name}_{_kind}": lambda x, y, f=_relation, k=_kind: int(f(decode(k, x), decode(k, y)))},
         )
 
 
-def to_integer(low: int, high: int) -> Oracle:
-    def apply(x: int) -> int:
-        value = decode("f32", x)
-        if math.isnan(value):
-            return 0
-        return (low if value < 0 else high) & M if math.isinf(value) else max(low, min(high, math.trunc(value))) & M
-
-    return apply
-
-
-def toward_zero(x: int) -> int:
-    value = decode("f32", x)
-    near = encode("f16", value)
-    return near - 1 if math.isfinite(value) and abs(decode("f16", near)) > abs(value) else near
-
-
-row("u32 -> f32", s_cvt_f32_i32=lambda x: encode("f32", Fraction(signed(x))), s_cvt_f32_u32=lambda x: encode("f32", Fraction(x)))
-row("f32 -> u32", s_cvt_i32_f32=to_integer(-(1 << 31), (1 << 31) - 1), s_cvt_u32_f32=to_integer(0, M))
-row("f32 -> f16", s_cvt_f16_f32=lambda x: encode("f16", decode("f32", x)))
-row("f16 -> f32", s_cvt_f32_f16=lambda x: encode("f32", decode("f16", x)))
-row("u32 -> f32", s_cvt_hi_f32_f16=lambda x: encode("f32", decode("f16", x >> 16)))
-row("f32 f32 -> 2f16", s_cvt_pk_rtz_f16_f32=lambda x, y: toward_zero(x) | toward_zero(y) << 16)
+ORACLES.row("u32 -> f32", s_cvt_f32_i32=lambda x: encode("f32", Fraction(signed(x))), s_cvt_f32_u32=lambda x: encode("f32", Fraction(x)))
+ORACLES.row(
+    "f32 -> u32", s_cvt_i32_f32=lambda x: to_integer("f32", -(1 << 31), (1 << 31) - 1)(x) & M, s_cvt_u32_f32=to_integer("f32", 0, M)
+)
+ORACLES.row("f32 -> f16", s_cvt_f16_f32=lambda x: encode("f16", decode("f32", x)))
+ORACLES.row("f16 -> f32", s_cvt_f32_f16=lambda x: encode("f32", decode("f16", x)))
+ORACLES.row("u32 -> f32", s_cvt_hi_f32_f16=lambda x: encode("f32", decode("f16", x >> 16)))
+ORACLES.row("f32 f32 -> 2f16", s_cvt_pk_rtz_f16_f32=lambda x, y: toward_zero(x) | toward_zero(y) << 16)
 
 # ---- the tests ---------------------------------------------------------------------------------------------------------------------------
 
@@ -279,7 +230,7 @@ def assembly(mnemonic: str, signature: str, immediate: int) -> str:
 
 def cases() -> list[tuple[str, str, Oracle, int]]:
     found = []
-    for mnemonic, (signature, oracle) in ORACLES.items():
+    for mnemonic, (signature, oracle) in ORACLES.rows.items():
         kind = next((k for k in signature.split() if k in IMMEDIATES), None)
         found += [(mnemonic, signature, oracle, immediate) for immediate in (IMMEDIATES[kind] if kind else (0,))]
     return found
@@ -340,7 +291,7 @@ def test_against_the_isa(wave: int) -> None:
 
 def test_every_scalar_row_is_tested() -> None:
     generation = Generation.GFX11
-    tested = {id(lookup(name, generation)) for name in (*ORACLES, "s_fmaak_f32", "s_fmamk_f32")}
+    tested = {id(lookup(name, generation)) for name in (*ORACLES.rows, "s_fmaak_f32", "s_fmamk_f32")}
     assert not [name for name in mnemonics(generation) if name[0] == "s" and id(lookup(name, generation)) not in tested]
 
 
