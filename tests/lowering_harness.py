@@ -133,7 +133,7 @@ def check(kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any], **opt
             base = base.base
         fresh = base.copy()
         start = arg.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-        return np.ndarray(arg.shape, arg.dtype, fresh.data, start, arg.strides) if arg.size else arg.copy()
+        return np.ndarray(arg.shape, arg.dtype, fresh.reshape(-1).view(np.uint8).data, start, arg.strides) if arg.size else arg.copy()
 
     expected, got = [copy(a) for a in args], [copy(a) for a in args]
     run_kernel(kernel, grid, expected)

@@ -7,7 +7,6 @@ LLVM neither fuses nor reorders, unless contraction was asked for.
 
 from __future__ import annotations
 
-
 from ....dtypes import DType, Kind
 from ....ir.ops import arith
 from ....llvmtext import Value, bits, const, element, like
@@ -98,8 +97,7 @@ def lower_floor_division(cx: Context, op: arith.FloorDiv | arith.Mod) -> None:
     x, y, dtype = cx.get(op.lhs), cx.get(op.rhs), op.lhs.tile.dtype
     wants_quotient = isinstance(op, arith.FloorDiv)
     if dtype.is_float:
-        quotient, rest = float_divmod(cx, to_float(cx, x), to_float(cx, y), quotient=wants_quotient)
-        result = round_to(cx, quotient if wants_quotient else rest, x.type)
+        result = round_to(cx, float_divmod(cx, to_float(cx, x), to_float(cx, y), quotient=wants_quotient), x.type)
     elif wants_quotient:
         result = floor_divide(cx, x, y, dtype.is_signed)
     else:
@@ -177,10 +175,9 @@ def lower_compare(cx: Context, op: arith.Compare) -> None:
     x, y, dtype = cx.get(op.lhs), cx.get(op.rhs), op.lhs.tile.dtype
     signed, unsigned, floating = _PREDICATES[type(op)]
     if dtype.is_float:
-        result = cx.f.fcmp(floating, widen(cx, x), widen(cx, y))
+        cx.set(op.result, cx.f.fcmp(floating, widen(cx, x), widen(cx, y)))
     else:
-        result = cx.f.icmp(signed if dtype.is_signed else unsigned, x, y)
-    cx.set(op.result, result)
+        cx.set(op.result, cx.f.icmp(signed if dtype.is_signed else unsigned, x, y))
 
 
 @lowers(arith.Select)
