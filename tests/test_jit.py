@@ -409,6 +409,22 @@ def test_the_source_is_that_of_the_definition(tmp_path: Path) -> None:
     assert x[0] == 1
 
 
+def test_a_helper_whose_file_was_edited_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "helpers.py"
+    module = module_from(path, "def twice(x):\n    return x * 2\n\ndef thrice(x):\n    return x * 3\n")
+    path.write_text("def twice(x):\n    return x * 5\n\ndef thrice(x):\n    return x * 3\n")
+
+    @ts.jit
+    def kernel(x, f: ts.constexpr):
+        x[0] = f(x[0])
+
+    x = np.ones(1)
+    kernel[1](x, module.thrice)
+    assert x[0] == 3
+    with pytest.raises(KernelSyntaxError, match=r"helpers.py has changed since 'twice' was imported"):
+        kernel[1](x, module.twice)
+
+
 # ---- the cache ------------------------------------------------------------------------------------------------------------------------
 
 

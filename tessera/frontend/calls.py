@@ -81,7 +81,7 @@ def _takes(function: Any) -> str:
 
 
 def _is_ours(function: types.FunctionType) -> bool:
-    return function.__module__.startswith(__package__ or "tessera.frontend")
+    return (function.__module__ or "").startswith(__package__ or "tessera.frontend")
 
 
 def _holds_traced(value: Any, depth: int = 4) -> bool:
@@ -126,7 +126,7 @@ def _is_tessera(value: Any, known: dict[types.CodeType, bool]) -> bool:
     if hasattr(cast(Any, type(value)), STAGED_FUNCTION):
         return True
     if isinstance(value, types.FunctionType):
-        return value.__module__.split(".")[0] == "tessera" or uses_tessera(value, known)
+        return (value.__module__ or "").split(".")[0] == "tessera" or uses_tessera(value, known)
     return False
 
 

@@ -135,6 +135,8 @@ def branch(
     merged = _Merge(frame, node, cond, sides)
     for name in names:
         values = [side.vars.get(name) for side in sides]
+        if name in before and values[0] is values[1] is before[name]:
+            continue
         unset = [value is None and name not in side.vars for side, value in zip(sides, values, strict=True)]
         if all(unset):
             continue
@@ -225,7 +227,7 @@ class _Merge:
             merged[name] = value
             if name not in (RESULT, RETURNED):
                 frame.write(name, value, self.node)
-                frame.where[name] = self.sides[1].where.get(name) or self.sides[0].where[name]
+                frame.where[name] = self.sides[1].where.get(name) or self.sides[0].where.get(name) or frame.where[name]
         return merged
 
     def _is_light(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os
+import time
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,6 +52,7 @@ class Source:
 
 _trees: dict[tuple[str, int], tuple[list[str], ast.Module]] = {}  # by file and the hash of its text
 _sources: dict[types.CodeType, Source] = {}
+_STARTED = time.time()  # files older than this are those that were imported
 
 
 def read_lines(function: types.FunctionType) -> list[str]:
@@ -62,11 +65,12 @@ def read_lines(function: types.FunctionType) -> list[str]:
 def source_of(function: types.FunctionType, lines: list[str] | None = None) -> Source | None:
     """The source of a function, or None where there is none. `lines` are those of its file from when it was defined.
 
-    Raises KernelSyntaxError for Python that a kernel can't use.
+    Raises KernelSyntaxError for Python that a kernel can't use, and where the file has changed since it was imported.
     """
     code = function.__code__
     if code in _sources:
         return _sources[code]
+    given = bool(lines)
     lines = lines or read_lines(function)
     if not lines:
         return None
@@ -80,6 +84,11 @@ def source_of(function: types.FunctionType, lines: list[str] | None = None) -> S
     node = _find(_trees[key][1], code)
     if node is None:
         return None
+    if not given and _changed_since_start(code.co_filename) and not _compiles_to(_trees[key][1], code):
+        raise KernelSyntaxError(
+            f"{code.co_filename} has changed since {function.__qualname__!r} was imported from it: restart, or import it again",
+            Location(code.co_filename, code.co_firstlineno, function=function.__qualname__),
+        )
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
     source = Source(code.co_filename, node, function.__qualname__, "".join(lines[first - 1 : node.end_lineno]))
     check_supported(source)
@@ -104,6 +113,32 @@ def _find(tree: ast.Module, code: types.CodeType) -> FunctionNode | None:
         if tuple(a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)) == names:
             found.append(node)
     return found[0] if len(found) == 1 else None
+
+
+def _changed_since_start(file: str) -> bool:
+    try:
+        return os.path.getmtime(file) > _STARTED
+    except OSError:  # a notebook cell
+        return False
+
+
+def _compiles_to(tree: ast.Module, code: types.CodeType) -> bool:
+    """Whether a file's tree still gives a function's code."""
+
+    def codes(outer: types.CodeType) -> Iterator[types.CodeType]:
+        yield outer
+        for constant in outer.co_consts:
+            if isinstance(constant, types.CodeType):
+                yield from codes(constant)
+
+    compiled = compile(tree, code.co_filename, "exec", dont_inherit=True)
+    return any(
+        (found.co_name, found.co_firstlineno, found.co_code, found.co_names, found.co_varnames)
+        == (code.co_name, code.co_firstlineno, code.co_code, code.co_names, code.co_varnames)
+        and [c for c in found.co_consts if not isinstance(c, types.CodeType)]
+        == [c for c in code.co_consts if not isinstance(c, types.CodeType)]
+        for found in codes(compiled)
+    )
 
 
 # ---- what a body assigns ------------------------------------------------------------------------------------------------------------
