@@ -17,7 +17,7 @@ from .numeric import (
     minimum16,
     minimum_number16,
 )
-from .table import BEFORE_GFX12, CDNA, GFX11_ON, GFX12_ON, RDNA, Emit, FloatMode, aliases, rows, semantics
+from .table import BEFORE_GFX12, CDNA, GFX11_ON, GFX12_ON, GFX125_ON, RDNA, Emit, FloatMode, aliases, rows, semantics
 from .vector import ashr, lshr, shl, smax, smin, umax, umin
 
 rows("2f16 2f16 -> 2f16", v_pk_add_f16=fadd, v_pk_mul_f16=fmul)
@@ -38,8 +38,8 @@ rows(
     v_pk_minimum_f16=lambda b, x, y: minimum16(b, x, y),
     v_pk_maximum_f16=lambda b, x, y: maximum16(b, x, y),
 )
-rows("2f32 2f32 -> 2f32", on=CDNA | GFX12_ON, v_pk_add_f32=fadd, v_pk_mul_f32=fmul)
-rows("2f32 2f32 2f32 -> 2f32", on=CDNA | GFX12_ON, v_pk_fma_f32=fma)
+rows("2f32 2f32 -> 2f32", on=CDNA | GFX125_ON, v_pk_add_f32=fadd, v_pk_mul_f32=fmul)
+rows("2f32 2f32 2f32 -> 2f32", on=CDNA | GFX125_ON, v_pk_fma_f32=fma)
 
 semantics("v_pk_add_u16", "2u16 2u16 -> 2u16", clamp=lambda b, x, y: intrinsic(b, "uadd.sat", x, y))(lambda b, x, y: b.add(x, y))
 semantics("v_pk_sub_u16", "2u16 2u16 -> 2u16", clamp=lambda b, x, y: intrinsic(b, "usub.sat", x, y))(lambda b, x, y: b.sub(x, y))
@@ -67,7 +67,6 @@ rows(
 rows("mix mix mix -> f32", v_fma_mix_f32=fma)
 rows("mix mix mix -> f16", v_fma_mixlo_f16=fma)
 rows("mix mix mix -> f16hi", v_fma_mixhi_f16=fma)
-aliases(CDNA, v_mad_mix_f32="v_fma_mix_f32", v_mad_mixlo_f16="v_fma_mixlo_f16", v_mad_mixhi_f16="v_fma_mixhi_f16")
 
 # ---- dot products ---------------------------------------------------------------------------------------------------------------
 

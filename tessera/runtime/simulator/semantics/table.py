@@ -60,6 +60,7 @@ GFX11_ON = frozenset({Generation.GFX11, Generation.GFX12, Generation.GFX125})
 GFX12_ON = frozenset({Generation.GFX12, Generation.GFX125})
 BEFORE_GFX11 = frozenset({Generation.GFX9, Generation.GFX10})
 BEFORE_GFX12 = frozenset(Generation) - GFX12_ON
+GFX125_ON = frozenset({Generation.GFX125})
 ALL = frozenset(Generation)
 
 _ARCHES = {

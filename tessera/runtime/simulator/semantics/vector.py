@@ -5,7 +5,7 @@ from __future__ import annotations
 from tessera.llvmtext import Function, Value, bits, element
 
 from .numeric import constant, extend, intrinsic, truncate
-from .table import BEFORE_GFX11, CDNA, GFX11_ON, GFX12_ON, RDNA, aliases, rows, semantics
+from .table import BEFORE_GFX11, CDNA, GFX11_ON, GFX12_ON, GFX125_ON, RDNA, aliases, rows, semantics
 
 
 def count(b: Function, n: Value) -> Value:
@@ -61,7 +61,7 @@ def umax(b: Function, x: Value, y: Value) -> Value:
 
 rows("b32 -> b32", v_mov_b32=lambda b, x: x)
 rows("b16 -> b16", on=GFX11_ON, v_mov_b16=lambda b, x: x, v_not_b16=lambda b, x: b.not_(x))
-rows("b64 -> b64", on=CDNA | GFX12_ON, v_mov_b64=lambda b, x: x)
+rows("b64 -> b64", on=CDNA | GFX125_ON, v_mov_b64=lambda b, x: x)
 rows(
     "u32 -> u32",
     v_not_b32=lambda b, x: b.not_(x),
@@ -280,7 +280,7 @@ rows(
     v_lshrrev_b64=lambda b, n, x: shift64(b, "lshr", n, x),
     v_ashrrev_i64=lambda b, n, x: shift64(b, "ashr", n, x),
 )
-rows("u64 u32 u64 -> u64", on=CDNA | GFX12_ON, v_lshl_add_u64=lambda b, x, n, z: b.add(shift64(b, "shl", b.and_(n, 7), x), z))
+rows("u64 u32 u64 -> u64", on=CDNA | GFX125_ON, v_lshl_add_u64=lambda b, x, n, z: b.add(shift64(b, "shl", b.and_(n, 7), x), z))
 
 # ---- integers of 16 bits -------------------------------------------------------------------------------------------------------
 
