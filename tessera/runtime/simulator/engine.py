@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,10 +74,6 @@ class _Variant:
     observer: Any = None
 
 
-# The checking mode: called with a Program, it gives the observer for a variant of its own, or None where it isn't there.
-observer_factory: Callable[[Program], Any] | None = None
-
-
 def prepare(code: bytes, kernel: str | None = None, *, check: bool = False, lines: Lines | None = None) -> Program:
     """A kernel of a code object, ready to run; `kernel` may be left out where there is only one.
 
@@ -135,15 +131,18 @@ class Program:
             return found
 
     def _compile(self, full: bool, check: bool) -> _Variant:
-        observer = None
+        source = self._lifter_input(full)
         if check:
-            if observer_factory is None:
-                raise SimulatorError("the checking mode isn't part of this version")
-            observer = observer_factory(self)
+            from .checking import Observer  # most processes never need it
+
+            scalars, vectors = self._initially_set()
+            observer = Observer(source, scalars, vectors, wgp=self.kernel.descriptor.wgp_mode, lines=self.lines)
+            source = replace(source, observer=observer)
+        observer = source.observer
         key = cache.key("kernel", self.code.data, self.kernel.name, full)
         entry = cache.fetch(key) if observer is None else None
         if entry is None:
-            lifted = lifter.lift(self._lifter_input(full, observer))
+            lifted = lifter.lift(source)
             count = sum(sum(block.mnemonics.values()) for block in lifted.blocks)
             object_code = llvm.compile_host(lifted.text, optimize=0, codegen=lifter.machine_level(count))
             meta = {
@@ -162,7 +161,7 @@ class Program:
         closeness = fidelity.assess(meta["mnemonics"])
         return _Variant(code, code.address(lifter.KERNEL), blocks, int(meta["vgprs"]), int(meta["agprs"]), closeness, observer)
 
-    def _lifter_input(self, full: bool, observer: Any) -> lifter.Kernel:
+    def _lifter_input(self, full: bool) -> lifter.Kernel:
         instructions = self.instructions
         dynamic = any(control.changes_denormals(i) for i in instructions)
         return lifter.Kernel(
@@ -175,8 +174,27 @@ class Program:
             mode=FloatMode.of_register(self.register_mode, dynamic),
             full_exec=full and not lifter.writes_exec(instructions),
             initial_vgprs=max(1 if self.code.family in _PACKED_IDS else 3, self._indirect_vgprs()),
-            observer=observer,
         )
+
+    def _initially_set(self) -> tuple[list[int], int]:
+        """The scalar registers that are set when a wave starts, and how many vector registers: what `_image` fills in."""
+        descriptor, user = self.kernel.descriptor, self.kernel.descriptor.user_sgprs
+        slots: list[int] = []
+        for first, count in (
+            (user.dispatch_ptr, 2),
+            (user.kernarg_segment_ptr, 2),
+            (user.dispatch_id, 2),
+            (user.flat_scratch_init, 2),
+            (user.private_segment_size, 1),
+            (user.kernarg_preload, descriptor.kernarg_preload_length),
+        ):
+            if first is not None:
+                slots += range(first, first + count)
+        if self.code.family in _TTMP_IDS:
+            slots += [TTMP + 7, TTMP + 8, TTMP + 9]
+        else:
+            slots += range(user.count, user.count + sum(descriptor.workgroup_id))
+        return slots, 1 if self.code.family in _PACKED_IDS else 3
 
     def _indirect_vgprs(self) -> int:
         """How many VGPRs a kernel with register-indirect moves was given: it may never name those that it reaches."""
@@ -244,8 +262,16 @@ class Program:
                 count_conflicts=counters,
                 threads=threads,
             )
+            session = None
+            if variant.observer is not None:
+                from .checking import Session
+
+                session = Session(variant.observer, grid, everything, self.lines)
+                launch = session.adapt(launch)
             report = scheduler.run(launch)
             del arguments, packet
+            if session is not None and (error := session.error(report.fault)) is not None:
+                raise error
             if report.fault is not None:
                 raise self._error(report.fault, grid, everything, variant)
         finished = time.perf_counter()

@@ -79,6 +79,7 @@ class Fault(IntEnum):
     RUNAWAY = 5
     DEADLOCK = 6
     DESCRIPTOR = 7  # a buffer descriptor of a kind that the simulator doesn't execute
+    CHECK = 8  # found by the checking mode; what, is in its part of the context
 
 
 # ---- structured control flow ---------------------------------------------------------------------------------------------------

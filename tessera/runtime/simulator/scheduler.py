@@ -360,6 +360,7 @@ class Launch:
     count_conflicts: bool
     threads: int
     prepare_context: Callable[[int], None] | None = None
+    finish_context: Callable[[int], None] | None = None
 
 
 @dataclass
@@ -462,6 +463,8 @@ def run(launch: Launch) -> Outcome:
             poke(g + Context.PROBE, 0)
             entry(job, g)
         with lock:
+            if launch.finish_context is not None:
+                launch.finish_context(g)
             outcome.counts += counts[: launch.blocks]
             for item in _SUMS:
                 outcome.sums[item] += peek(g + item)
