@@ -140,3 +140,15 @@ def test_random_programs(body: list[str], numbers: tuple[int, ...]) -> None:
 @given(statements(4, False), st.tuples(number, number, number))
 def test_many_random_programs(body: list[str], numbers: tuple[int, ...]) -> None:
     check(body, numbers)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=relaxed)
+@given(statements(3, False), st.tuples(number, number, number), st.sampled_from([1, 2, 4]))
+def test_random_programs_on_the_simulator(body: list[str], numbers: tuple[int, ...], num_waves: int) -> None:
+    kernel = defined(body, "a, b, c", "fuel = 5; i = 0; x = 1.5; y = -2.0")
+    expected, found = np.zeros(16), np.zeros(16)
+    kernel(expected, *numbers)
+    compiled = ts.jit(num_waves=num_waves)(kernel).compile(found, *numbers, arch="gfx1151")
+    ts.runtime.launch(compiled.artifact, 1, (found, *numbers), device="sim:gfx1151")
+    np.testing.assert_array_equal(found, expected)
