@@ -383,7 +383,8 @@ CUBE = np.arange(64, dtype=np.int32).reshape(2, 4, 8)
         (lambda x: ts.broadcast_to(x[:, :1] if False else ts.sum(x, 1, keepdims=True), (4, 2, 16, 8)),
          lambda x: np.broadcast_to(x.sum(1, keepdims=True), (4, 2, 16, 8))),
         (lambda x: x + ts.arange(8), lambda x: x + np.arange(8, dtype=np.int32)),
-        (lambda x: x * ts.arange(4)[:, None] + ts.arange(2)[:, None, None], lambda x: x * np.arange(4, dtype=np.int32)[:, None] + np.arange(2, dtype=np.int32)[:, None, None]),
+        (lambda x: x * ts.arange(4)[:, None] + ts.arange(2)[:, None, None],
+         lambda x: x * np.arange(4, dtype=np.int32)[:, None] + np.arange(2, dtype=np.int32)[:, None, None]),
     ],
 )  # fmt: skip
 def test_shapes(ours: Any, numpys: Any) -> None:
