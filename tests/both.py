@@ -22,8 +22,8 @@ def run(kernel: JitFunction, grid: Any, *args: Any, arch: str = "gfx1151", exact
 
 
 def launch(compiled: CompiledKernel, grid: Any, *args: Any, exact: bool = True) -> None:
-    """The same for a kernel that is compiled already."""
-    arrays = [arg for arg in args if isinstance(arg, np.ndarray) and arg.flags.writeable]
+    """The same for a kernel that is compiled already. Arrays beyond 64 MiB are neither kept apart nor compared."""
+    arrays = [arg for arg in args if isinstance(arg, np.ndarray) and arg.flags.writeable and arg.nbytes <= 2**26]
     before = [array.copy() for array in arrays]
     ts.runtime.launch(compiled.artifact, grid, args, executor="reference")
     expected = [array.copy() for array in arrays]
