@@ -13,6 +13,7 @@ from ....llvmtext import Value, bits, const, element, like
 from .context import Context, lowers
 from .floatmod import float_divmod
 from .integer import floor_divide, remainder
+from .parts import in_parts
 
 
 def widen(cx: Context, x: Value) -> Value:
@@ -94,15 +95,15 @@ def lower_div(cx: Context, op: arith.Div) -> None:
 
 @lowers(arith.FloorDiv, arith.Mod)
 def lower_floor_division(cx: Context, op: arith.FloorDiv | arith.Mod) -> None:
-    x, y, dtype = cx.get(op.lhs), cx.get(op.rhs), op.lhs.tile.dtype
+    dtype = op.lhs.tile.dtype
     wants_quotient = isinstance(op, arith.FloorDiv)
-    if dtype.is_float:
-        result = round_to(cx, float_divmod(cx, to_float(cx, x), to_float(cx, y), quotient=wants_quotient), x.type)
-    elif wants_quotient:
-        result = floor_divide(cx, x, y, dtype.is_signed)
-    else:
-        result = remainder(cx, x, y, dtype.is_signed)
-    cx.set(op.result, result)
+
+    def divide(cx: Context, x: Value, y: Value) -> Value:
+        if dtype.is_float:
+            return round_to(cx, float_divmod(cx, to_float(cx, x), to_float(cx, y), quotient=wants_quotient), x.type)
+        return (floor_divide if wants_quotient else remainder)(cx, x, y, dtype.is_signed)
+
+    cx.set(op.result, in_parts(cx, divide, cx.get(op.lhs), cx.get(op.rhs), count=2 if dtype.bits == 64 else 4))
 
 
 @lowers(arith.Maximum, arith.Minimum)

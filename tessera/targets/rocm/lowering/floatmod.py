@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from ....llvmtext import Value, const, element, like
 from .context import Context
-from .parts import each, in_parts
-
-AT_ONCE = 8
-"""How many elements share a loop."""
+from .parts import each
 
 DIGITS = {"float": 20, "double": 42}
 """Brought down at a time. v_rcp_f32 is within 1 ulp (2^-23 here) and v_rcp_f64, after a step of Newton, within 2^-45: a / b, below
@@ -21,8 +18,8 @@ DIGITS = {"float": 20, "double": 42}
 
 
 def float_divmod(cx: Context, x: Value, y: Value, *, quotient: bool) -> Value:
-    """`x // y` (if `quotient`) or `x % y` of floats or doubles."""
-    return in_parts(cx, _floor_divide if quotient else _remainder, x, y, count=AT_ONCE)
+    """`x // y` (if `quotient`) or `x % y` of floats or doubles. Begins a new block."""
+    return _floor_divide(cx, x, y) if quotient else _remainder(cx, x, y)
 
 
 def _floor_divide(cx: Context, x: Value, y: Value) -> Value:

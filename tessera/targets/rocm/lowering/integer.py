@@ -18,15 +18,14 @@ def floor_divide(cx: Context, x: Value, y: Value, signed: bool) -> Value:
     f = cx.f
     if (power := _power(y)) is not None:
         return f.ashr(x, power) if signed else f.lshr(x, power)
+    a, b = (_size(cx, x), _size(cx, y)) if signed else (x, y)
     zero = f.icmp("eq", y, 0)
-    if not signed:
-        quotient = f.binary("udiv", x, f.select(zero, const(y.type, 1), y))
-        return f.select(zero, const(x.type, 0), quotient)
-    negates = f.icmp("eq", y, -1)
-    quotient, rest = _truncated(cx, x, f.select(f.or_(zero, negates), const(y.type, 1), y))
-    down = f.and_(f.icmp("ne", rest, 0), f.icmp("slt", f.xor(rest, y), 0))
-    quotient = f.select(down, f.sub(quotient, 1), quotient)
-    return f.select(zero, const(x.type, 0), f.select(negates, f.sub(const(x.type, 0), x), quotient))
+    b = f.select(zero, const(y.type, 1), b)
+    quotient = f.binary("udiv", a, b)
+    if signed:
+        inexact = f.cast("zext", f.icmp("ne", f.mul(quotient, b), a), x.type)
+        quotient = f.select(f.icmp("slt", f.xor(x, y), 0), f.sub(const(x.type, 0), f.add(quotient, inexact)), quotient)
+    return f.select(zero, const(x.type, 0), quotient)
 
 
 def remainder(cx: Context, x: Value, y: Value, signed: bool) -> Value:
@@ -34,17 +33,16 @@ def remainder(cx: Context, x: Value, y: Value, signed: bool) -> Value:
     f = cx.f
     if (power := _power(y)) is not None:
         return f.and_(x, (1 << power) - 1)
-    zero = f.icmp("eq", y, 0)
-    if not signed:
-        rest = f.binary("urem", x, f.select(zero, const(y.type, 1), y))
-        return f.select(zero, const(x.type, 0), rest)
-    negates = f.icmp("eq", y, -1)
-    _, rest = _truncated(cx, x, f.select(f.or_(zero, negates), const(y.type, 1), y))
-    wrong = f.and_(f.icmp("ne", rest, 0), f.icmp("slt", f.xor(rest, y), 0))
-    return f.select(wrong, f.add(rest, y), rest)
+    a, b = (_size(cx, x), _size(cx, y)) if signed else (x, y)
+    zero, none = f.icmp("eq", y, 0), const(x.type, 0)
+    rest = f.binary("urem", a, f.select(zero, const(y.type, 1), b))
+    if signed:
+        rest = f.select(f.icmp("slt", x, 0), f.sub(none, rest), rest)
+        wrong = f.and_(f.icmp("ne", rest, 0), f.icmp("slt", f.xor(x, y), 0))
+        rest = f.select(wrong, f.add(rest, y), rest)
+    return f.select(zero, none, rest)
 
 
-def _truncated(cx: Context, x: Value, y: Value) -> tuple[Value, Value]:
-    """Quotient and remainder rounded toward zero; y is neither 0 nor -1."""
-    quotient = cx.f.binary("sdiv", x, y)
-    return quotient, cx.f.sub(x, cx.f.mul(quotient, y))
+def _size(cx: Context, x: Value) -> Value:
+    """|x| as an unsigned number, which the lowest integer's is too."""
+    return cx.f.intrinsic("abs", [x, const("i1", 0)])

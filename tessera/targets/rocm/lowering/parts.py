@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....llvmtext import Value, element, lanes
+from ....llvmtext import Value, bits, element, lanes, vector
 from .context import Context, concatenate
 
 
@@ -25,5 +25,20 @@ def in_parts(cx: Context, build: Callable[..., Value], *operands: Value, count: 
     if width <= count:
         return build(cx, *operands)
     starts = range(0, width, count)
-    parts = [[cx.f.shuffle(x, None, range(start, min(start + count, width))) for x in operands] for start in starts]
-    return concatenate(cx.f, [build(cx, *part) for part in parts])
+    parts = [[_part(cx, x, range(start, min(start + count, width))) for x in operands] for start in starts]
+    return concatenate(cx.f, [_settled(cx, build(cx, *part)) for part in parts])
+
+
+def _part(cx: Context, x: Value, places: range) -> Value:
+    if x.text == "zeroinitializer" or x.text.startswith("splat"):
+        return Value(vector(len(places), element(x.type)), x.text)
+    return cx.f.shuffle(x, None, places)
+
+
+def _settled(cx: Context, x: Value) -> Value:
+    """`x`, computed here: LLVM would sink the last steps of all parts to where the whole is used, and keep their operands till then."""
+    size = bits(x.type)
+    if size % 32:
+        return x
+    words = "i32" if size == 32 else vector(size // 32, "i32")
+    return cx.f.bitcast(cx.f.emit(words, f'call {words} asm sideeffect "", "=v,0"({cx.f.bitcast(x, words)})'), x.type)
