@@ -116,7 +116,7 @@ def compile_speed(python: str | None, runs: int) -> dict[str, Any]:
     args = arrays("f16", 256, 256, 64)
 
     def warm() -> None:
-        kernels.matmul.clear_cache()
+        kernels.matmul.cache_clear()
         kernels.matmul.compile(*args, BM=128, BN=128, BK=32, arch=ARCH)
 
     found: dict[str, Any] = {"warm_ms": median_ms(warm, runs)}

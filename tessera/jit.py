@@ -20,7 +20,16 @@ import numpy as np
 
 from . import config, dtypes
 from .dtypes import DType
-from .errors import KernelError, KernelSyntaxError, KernelTypeError, LaunchError, TesseraWarning, UnsupportedArchError
+from .errors import (
+    KernelError,
+    KernelSyntaxError,
+    KernelTypeError,
+    LaunchError,
+    ResourceError,
+    TesseraError,
+    TesseraWarning,
+    UnsupportedArchError,
+)
 from .frontend.captures import Captures, freeze
 from .frontend.parameters import Array, Signature, python_type
 from .frontend.source import read_lines
@@ -236,10 +245,11 @@ class JitFunction:
         if entry is not None and flags in entry.variants:  # another thread was quicker
             return entry.variants[flags]
         disjoint = {name: flag for (name, _), flag in zip(arrays, flags, strict=True)}
-        for param in kernel.params:
-            if isinstance(param.type, ArrayType):
-                param.type = replace(param.type, disjoint=disjoint[param.name])
-        compiled = compile_traced(kernel, arch, self.options)
+        _set_disjoint(kernel, disjoint)
+        try:
+            compiled = compile_traced(kernel, arch, self.options)
+        except ResourceError as error:
+            raise self._with_advice(error, specs, constants, disjoint, arch) from None
         if entry is None:
             entry = _Entry(traced.captures, written)
             entries.insert(0, entry)
@@ -253,6 +263,40 @@ class JitFunction:
                 stacklevel=4,
             )
         return compiled
+
+    def _with_advice(
+        self, error: ResourceError, specs: dict[str, Spec], constants: dict[str, Any], disjoint: dict[str, bool], arch: str
+    ) -> ResourceError:
+        """For too much LDS: the same error with the constexprs that the need depends on, and the first halving of one that fits."""
+        from .targets.rocm.allocate import LdsOverflowError
+
+        if not isinstance(error, LdsOverflowError):
+            return error
+        numbers = {n: v for n, v in constants.items() if type(v) is int and v > 1}
+
+        def need(name: str, value: int) -> int | None:
+            """Bytes of LDS with another value of one constexpr; None where the kernel can't be made with it."""
+            try:
+                traced = trace(self.function, specs, constants | {name: value}, num_waves=self.options.num_waves, lines=self._lines)
+                _set_disjoint(traced.kernel, disjoint)
+                return lds_need(traced.kernel, arch)
+            except TesseraError:
+                return None
+
+        halved = {name: need(name, value // 2) for name, value in numbers.items()}
+        matters = [name for name, bytes_ in halved.items() if bytes_ not in (None, error.need)]
+        if not matters:
+            return error
+        message = f"{error.message}\nIts shapes depend on {', '.join(f'{name}={numbers[name]}' for name in matters)}; "
+        for shift in range(1, 8):
+            for name in matters:
+                value = numbers[name] >> shift
+                bytes_ = (halved[name] if shift == 1 else need(name, value)) if value else None
+                if bytes_ is not None and bytes_ <= error.limit:
+                    message += f"{name}={value} fits, with {bytes_:,} bytes"
+                    return LdsOverflowError(message, error.location, error.need, error.limit, error.buffers)
+        message += "no smaller value of one of them alone fits"
+        return LdsOverflowError(message, error.location, error.need, error.limit, error.buffers)
 
     def _specs(self, values: Sequence[Any]) -> tuple[dict[str, Spec], dict[str, Any]]:
         specs: dict[str, Spec] = {}
@@ -342,6 +386,26 @@ def _accessed(kernel: Kernel, op_type: type[Load] | type[Store]) -> frozenset[st
 
 
 # ---- compilation ---------------------------------------------------------------------------------------------------------------------
+
+
+def _set_disjoint(kernel: Kernel, disjoint: dict[str, bool]) -> None:
+    for param in kernel.params:
+        if isinstance(param.type, ArrayType):
+            param.type = replace(param.type, disjoint=disjoint[param.name])
+
+
+def lds_need(kernel: Kernel, arch: str) -> int:
+    """Bytes of LDS that a traced kernel takes on an arch, which may be more than there are. The kernel is used up."""
+    from .targets.rocm import compiler
+    from .targets.rocm.allocate import LdsOverflowError, lds_bytes
+    from .targets.rocm.arch import compilable
+
+    passes.run(kernel)
+    try:
+        compiler.run_passes(kernel, compilable(arch))
+    except LdsOverflowError as error:
+        return error.need
+    return lds_bytes(kernel)
 
 
 def compile_traced(kernel: Kernel, arch: str, options: Options) -> CompiledKernel:

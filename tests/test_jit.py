@@ -591,3 +591,23 @@ def test_importing_tessera_imports_nothing_heavy() -> None:
     heavy = ["llvmlite", "hip", "rich", "elftools", "ml_dtypes", "torch", "tessera.targets.rocm.compiler"]
     code = f"import sys, tessera\nprint([m for m in {heavy!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == "[]"
+
+
+@ts.jit
+def _wide_dot(a, b, c, BM: ts.constexpr = 256, BN: ts.constexpr = 256, BK: ts.constexpr = 256):
+    acc = ts.zeros((BM, BN), ts.float32)
+    for k in range(ts.cdiv(a.shape[1], BK)):
+        acc = ts.dot(ts.load(a, (0, k), shape=(BM, BK)), ts.load(b, (k, 0), shape=(BK, BN)), acc)
+    ts.store(c, (0, 0), acc)
+
+
+def test_too_much_lds_names_lines_constexprs_and_what_fits():
+    f16, f32 = ts.Array(ts.float16, ndim=2), ts.Array(ts.float32, ndim=2)
+    with pytest.raises(ts.errors.ResourceError) as caught:
+        _wide_dot.compile(f16, f16, f32, arch="gfx1151")
+    text = str(caught.value)
+    assert "the kernel needs 269,312 bytes of LDS; a workgroup on gfx1151 has at most 65,536" in text
+    assert text.count("134,656 bytes: 256x256 float16") == 2
+    assert "Its shapes depend on BM=256, BN=256, BK=256; BK=32 fits, with 35,840 bytes" in text
+    assert "acc = ts.dot(" in text
+    assert _wide_dot.compile(f16, f16, f32, BM=64, BN=64, BK=32, arch="gfx1151").resources["lds_bytes"] <= 65536

@@ -13,10 +13,10 @@ from ...ir.core import IRError, Kernel
 from ...ir.text import print_kernel
 from ...ir.verify import verify
 from . import codeobject, resources
+from .allocate import lds_bytes
 from .arch import Arch, compilable
 from .debuglines import line_table
 from .lowering import lower_kernel
-from .ops import LdsAlloc
 from .pipeline import ROCM_PASSES
 from .spills import spill_lines
 
@@ -63,12 +63,10 @@ def compile_kernel(kernel: Kernel, arch: str, options: Options) -> Compilation:
             f"num_waves={kernel.num_waves} makes workgroups of {threads} threads; {row} takes 1 to {row.max_workgroup_threads}, "
             f"so num_waves may be 1 to {row.max_waves}"
         )
-    _run_passes(kernel, row)
+    run_passes(kernel, row)
     rocm_ir = print_kernel(kernel)
-    allocations = [op for op in kernel.body.walk() if isinstance(op, LdsAlloc)]
-    lds_bytes = max((op.offset + op.result.layout.bytes for op in allocations), default=0)
     try:
-        text = lower_kernel(kernel, row, lds_bytes=lds_bytes, fp_contract=options.fp_contract)
+        text = lower_kernel(kernel, row, lds_bytes=lds_bytes(kernel), fp_contract=options.fp_contract)
         obj = llvm.compile_device(text, row.name, optimize=options.optimize, codegen=options.codegen)
     except (IRError, llvm.LLVMError) as error:
         raise CompilerBug(f"lowering for {row} failed: {error}\nthe IR:\n{rocm_ir}") from error
@@ -88,7 +86,8 @@ def compile_kernel(kernel: Kernel, arch: str, options: Options) -> Compilation:
     )  # fmt: skip
 
 
-def _run_passes(kernel: Kernel, arch: Arch) -> None:
+def run_passes(kernel: Kernel, arch: Arch) -> None:
+    """Bring a kernel to its rocm-level form, LDS laid out. Raises as `compile_kernel` does."""
     checked = config.debug()
     for step in ROCM_PASSES:
         before = print_kernel(kernel) if checked else ""
