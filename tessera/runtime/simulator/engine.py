@@ -139,8 +139,8 @@ class Program:
             observer = Observer(source, scalars, vectors, wgp=self.kernel.descriptor.wgp_mode, lines=self.lines)
             source = replace(source, observer=observer)
         observer = source.observer
-        key = cache.key("kernel", self.code.data, self.kernel.name, full)
-        entry = cache.fetch(key) if observer is None else None
+        key = cache.key("kernel", self.code.data, self.kernel.name, full, check)
+        entry = cache.fetch(key)
         if entry is None:
             lifted = lifter.lift(source)
             count = sum(sum(block.mnemonics.values()) for block in lifted.blocks)
@@ -152,8 +152,7 @@ class Program:
                 "agprs": lifted.agprs,
                 "mnemonics": list(lifted.mnemonics),
             }
-            if observer is None:
-                cache.keep(key, object_code, meta)
+            cache.keep(key, object_code, meta)
             entry = cache.Entry(object_code, meta)
         meta = entry.meta
         code = helpers.load(entry.code, meta["calls"])
