@@ -192,7 +192,7 @@ class JitFunction:
         ResourceError.
         """
         values = self.signature.bind(args, kwargs)
-        return self._specialize(values, arch or current_device().arch or config.default_arch())[0]
+        return self._specialize(values, (current_device().arch or config.default_arch()) if arch is None else arch)[0]
 
     def cache_info(self) -> CacheInfo:
         """How often this kernel was compiled, and found compiled."""
