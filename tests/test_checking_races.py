@@ -77,8 +77,8 @@ def test_the_error_has_the_instruction_and_its_line() -> None:
     program = engine.prepare(code, check=True, lines=lambda pc: Location("kernel.py", pc))
     given = arrays()
     kernarg = b"".join(a.ctypes.data.to_bytes(8, "little") for a in given)
+    buffers = [engine.Buffer("abc"[i], a.ctypes.data, a.nbytes) for i, a in enumerate(given)]
     with pytest.raises(DataRaceError) as caught:
-        buffers = [engine.Buffer("abc"[i], a.ctypes.data, a.nbytes) for i, a in enumerate(given)]
         program.run((1, 1, 1), (64, 1, 1), kernarg, buffers, check=True)
     store = next(i for i in program.instructions if i.mnemonic == "ds_store_b32")
     load = next(i for i in program.instructions if i.mnemonic == "ds_load_b32")
@@ -292,7 +292,7 @@ def test_merging_of_ranges() -> None:
 
 def test_what_is_too_big_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_LIMIT", 1 << 10)
-    with pytest.raises(SimulatorError, match="takes up to 0 MiB of such arrays; .* launch with check=False"):
+    with pytest.raises(SimulatorError, match=r"takes up to 0 MiB of such arrays; .* launch with check=False"):
         checked("  v_mov_b32 v10, 7\n" + OUT)
     monkeypatch.undo()
     monkeypatch.setattr(session, "MAX_GROUPS", 3)

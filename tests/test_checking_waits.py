@@ -46,7 +46,7 @@ def test_it_is_raised_where_a_launch_asks_for_checks_and_not_otherwise() -> None
     a, b = np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32)
     run(code, [a, b, b])
     assert b.tolist() == list(range(32))
-    with pytest.raises(MissingWaitError, match="global_store_b32 .* reads v10"):
+    with pytest.raises(MissingWaitError, match=r"global_store_b32 .* reads v10"):
         run(code, [a, b, b], check=True)
 
 

@@ -54,6 +54,7 @@ COUNTERS: dict[Generation, dict[Queue, str]] = {
     Generation.GFX12: _GFX12,
     Generation.GFX125: _GFX12,
 }
+LANE_EXCHANGES = ("ds_bpermute_", "ds_permute_", "ds_swizzle_")  # LDS instructions that don't touch LDS
 LIMIT = 63  # a counter's highest value: more operations than that are never under way
 
 
@@ -66,7 +67,7 @@ def in_order(queue: Queue) -> bool:
 class Effects:
     """What one instruction does. Registers are keys: SGPR slots, `SCC`, and for the halves of vector registers VGPR_KEY + 2 * row + half.
 
-    `issues` are the queues that it joins; `waits` counter values that are waited for; `access` says that memory is touched (by lanes).
+    `issues` are the queues that it joins; `waits` counter values that are waited for; `access` says that lanes touch LDS or global memory.
     """
 
     instruction: Instruction
@@ -221,7 +222,8 @@ def _effects(kernel: Kernel, lifting: Lifting, state: _Recorder, instruction: In
         unread = {key for key in _operand_keys(state, [data]) if key & 1 != (access.half == "h")}
         reads -= unread - _operand_keys(state, others)
     issues = _issues(instruction, name, frozenset(writes))
-    touches = any(queue is not Queue.MESSAGE for queue in issues) and not name.startswith(("s_", "scratch_"))
+    untracked = ("s_", "scratch_", *LANE_EXCHANGES)
+    touches = any(queue is not Queue.MESSAGE for queue in issues) and not name.startswith(untracked)
     waits = _waits(instruction, COUNTERS[kernel.generation].values())
     return Effects(instruction, frozenset(reads), frozenset(writes), issues, waits, touches)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..memory import canonical
 from ..state import EXEC, VGPR_KEY
-from .effects import Effects, Graph, halves
+from .effects import LANE_EXCHANGES, Effects, Graph, halves
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def _defined(graph: Graph, initial: frozenset[int]) -> dict[int, frozenset[int]]
 
 def _define(graph: Graph, effects: Effects, defined: set[int]) -> None:
     name = canonical(effects.instruction.mnemonic)
-    between_lanes = name.startswith(("ds_bpermute", "ds_permute", "ds_swizzle"))
-    if name.startswith(("ds_", "scratch_load", "flat_")) and not between_lanes:
+    if name.startswith(("ds_", "scratch_load", "flat_")) and not name.startswith(LANE_EXCHANGES):
         comes_defined = False
     elif name.startswith(("global_", "buffer_", "s_load", "s_buffer_load")):
         comes_defined = True
