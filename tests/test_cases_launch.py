@@ -65,7 +65,6 @@ def touch(out):
         out[1] += 1
 
 
-@pytest.mark.slow
 def test_grd_01_a_large_grid_runs_whole() -> None:
     """triton-lang/triton#7260: half a million programs over three axes, the first and the last among them."""
     out = np.zeros(2, np.int32)
