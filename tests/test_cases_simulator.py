@@ -23,7 +23,7 @@ def reduce(x, out, N: ts.constexpr = 4):
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32, np.float64])
 def test_flt_15_sums_are_of_values(dtype) -> None:
-    """triton-lang/triton: the interpreter summed bfloat16 as integers. NaN in is NaN out; sums are held in float32, rounded once."""
+    """triton-lang/triton#11604: the interpreter summed bfloat16 as integers. NaN in is NaN out; sums are held in float32, rounded once."""
     for values, expected in (
         ([1, np.nan, 2], [np.nan] * 3),
         ([1, 2, 3.5], [6.5, 3.5, 1]),
@@ -55,7 +55,7 @@ def many_dots(a, b, c, SIZE: ts.constexpr = 16):
     [(np.float16, np.float32), (ml_dtypes.bfloat16, np.float32), (np.int8, np.int32), (np.uint8, np.int32), (np.float16, np.float16)],
 )
 def test_lay_09_one_hot_operands(narrow, wide) -> None:
-    """tinygrad's emulator: A = e(i, k), B = e(k', j): one element of C is 1 where k = k', none elsewhere. All 4,096 of each instruction.
+    """ROCm/rocm-systems#7272: A = e(i, k), B = e(k', j): one element of C is 1 where k = k', none elsewhere. All 4,096 of each instruction.
 
     (Layouts by themselves are compared with AMD's calculator in test_matrix_rows.py and test_sim_matrix.py. Wave64 is a later version's.)
     """
