@@ -37,7 +37,7 @@ def cast_array(x: NDArray, source: DType, to: DType) -> NDArray:
                 else (wide >= float(info.min)) & (wide < float(info.max))
             )
             exact = np.where(inside, wide, 0).astype(to.numpy)
-            clamped = np.where(wide < 0, info.min, info.max)
+            clamped = np.where(wide < 0, np.array(info.min, to.numpy), np.array(info.max, to.numpy))
             return np.where(inside, exact, np.where(np.isnan(wide), 0, clamped).astype(to.numpy)).astype(to.numpy)
         if to.bits == 16 and to.is_float and (source.is_integer or source.bits == 64) and not (source.is_float and to.short == "f16"):
             x = x.astype(np.float32)
