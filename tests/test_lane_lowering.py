@@ -269,6 +269,7 @@ class Bench:
 
     def finish(self, tile: np.ndarray, layout: Layout, result: IRValue) -> np.ndarray:
         """The registers of `result` (wave, lane, register; scalars: wave, lane), given the elements of the first operand."""
+        name = self.cx.get(result)
         self.f.ret()
         self.scope.__exit__(None, None, None)
         self.f.position("entry")
@@ -278,7 +279,6 @@ class Bench:
         if tile.dtype.kind == "i":
             held = held.view(np.dtype(f"u{held.dtype.itemsize}"))
         values = run(self.module, self.f, self.num_waves, {"%in": held})
-        name = self.cx.get(result)
         wave = Wave(0, {}, np.zeros(0, np.uint8))
         raw = np.stack([v.get(name.text, None) if name.text[0] == "%" else wave.const(*name) for v in values])  # type: ignore[arg-type]
         return raw.view(result.tile.dtype.numpy) if result.tile.dtype.kind is not Kind.BOOL else raw

@@ -7,15 +7,15 @@ Groups. Registers that hold neighbours along the array's contiguous axis are acc
 the offset and of the layout allow, at most 16 bytes.
 
 Offsets. Buffer instructions add an unsigned 32-bit offset to a base and drop (or read as zero) what lies at or past `num_records`, which is
-2**31 here. For each axis and each distinct register constant, a lane's offset along that axis is a number below 2**31 where the coordinate is
-inside the array, and OUTSIDE = 2**31 where it isn't. The offsets of the axes are added with saturation: one axis outside suffices to put the
-sum at 2**31 or above, whatever the strides (0, negative, overlapping) are, and inside ones can't reach it. So no branch, no mask and no
+2**31 here. For each axis and each distinct register constant, a lane's offset along that axis is a number below 2**31 where the coordinate
+is inside the array, and OUTSIDE = 2**31 where it isn't. The offsets of the axes are added with saturation: one axis outside suffices to put
+the sum at 2**31 or above, whatever the strides (0, negative, overlapping) are, and inside ones can't reach it. So no branch, no mask and no
 assumption about the order of the axes is needed, and the cost is paid per row and per column, not per element.
 
 Bases. In an array of the class `small` all elements lie within 2**31 bytes of the lowest: one descriptor per array, based there, serves
 every access, and offsets are computed modulo 2**32 (a coordinate along an axis of negative stride counts from its far end). In other
-arrays the descriptor is based at the tile's first element by 64-bit scalar arithmetic, and offsets count from there; this needs strides that
-aren't negative and a tile that spans less than 2**31 bytes, which a uniform test finds out (`Plan.reachable`).
+arrays the descriptor is based at the tile's first element by 64-bit scalar arithmetic, and offsets count from there; this needs strides
+that aren't negative and a tile that spans less than 2**31 bytes, which a uniform test finds out (`Plan.reachable`).
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Axis:
         self.size = layout.shape[index]
         self.contiguous = array.type.axis == index
         self.moving = moving
+        self.nonnegative = value_range(cx, offset)[0] >= 0
         self.guard: Value | None = None  # a condition of the lane that must hold besides
         self._key = (id(array), index, layout.weights(layout.lanes, index), layout.weights(layout.waves, index))
 
@@ -111,14 +112,11 @@ class Axis:
     @property
     def start(self) -> Value:
         """The tile's offset (i32, `narrow`), of a small array."""
-        return narrow(self.cx, self.offset, self.size, saturate=not self.moving)[0]
-
-    @property
-    def nonnegative(self) -> bool:
-        """Whether the tile's offset is known not to be negative."""
-        if self.small:
-            return narrow(self.cx, self.offset, self.size, saturate=not self.moving)[1]
-        return value_range(self.cx, self.offset)[0] >= 0
+        cx = self.cx
+        if not (self.moving and cx.floor):
+            return narrow(cx, self.offset)
+        # In code set aside, hidden: else LLVM's strength reduction would keep induction variables for it in the loop.
+        return cx.cached(cx.current_depth, ("hidden", self.offset), lambda: cx.uniform(narrow(cx, self.offset)))
 
     # Parts of the thread.
 
@@ -482,7 +480,8 @@ class Plan:
         return Address(along if rows is None else self._sum([rows, along]), const("i32", 0))
 
     def pointer(self, group: Group, step: Value | None = None) -> tuple[Value, Value]:
-        """Whether that element is inside (i1), and its address of 64 bits (meaningless outside): for large arrays that no descriptor reaches.
+        """Whether that element is inside (i1), and its address of 64 bits (meaningless outside): for large arrays that no descriptor
+        reaches.
 
         `step` is None for groups of one element.
         """

@@ -1,9 +1,9 @@
 """What the lowering functions share: the function under construction, the values lowered so far, and the thread's place.
 
-A tile value of R registers per thread is one LLVM value: `<R x T>` (R = 1 too), T being the dtype's register type; registers are numbered as
-its layout numbers them. Where it was made of pieces (fragments of matrix operands, what one instruction loaded) it may be kept as these, and is
-put together when it is asked for as a whole: `take` gives a piece back as it was. A scalar (a tile of no axes) is a plain T. An array is its base pointer, extents and strides (`Array`). LDS is a byte
-offset (int).
+A tile value of R registers per thread is one LLVM value: `<R x T>` (R = 1 too), T being the dtype's register type; registers are numbered
+as its layout numbers them. Where it was made of pieces (fragments of matrix operands, what one instruction loaded) it may be kept as these,
+and is put together when it is asked for as a whole: `take` gives a piece back as it was. A scalar (a tile of no axes) is a plain T. An
+array is its base pointer, extents and strides (`Array`). LDS is a byte offset (int).
 
 Depths. Code nests in scopes: depth 0 is the function's entry, which depends on the thread and the arguments only; depth 1 is the kernel's
 body; each loop, and each branch of an `if`, is one deeper. In front of each scope stands a block of its own that stays open while the scope
@@ -83,6 +83,7 @@ class Context:
     hoisted: list[dict[object, Any]] = field(default_factory=list[dict[object, Any]])  # hoisted[d]: the same in open_blocks[d]
     floor: int = 0  # what `cached` would make at depths 1 .. floor - 1, it makes in place
     counters: dict[IRValue, For] = field(default_factory=dict[IRValue, For])  # the loops around the present place, by their counter
+    short_counters: dict[IRValue, Value] = field(default_factory=dict[IRValue, Value])  # i64 counters of loops that count in 32 bits
     facts: dict[object, Any] = field(default_factory=dict[object, Any])  # what analyses found out about IR values (indices.py)
     fp_contract: bool = False
     locate: Callable[[Location | None], int | None] = field(default=lambda _: None)  # metadata number of a DILocation
@@ -184,7 +185,12 @@ class Context:
 
     def cached(self, depth: int, key: object, build: Callable[[], T]) -> T:
         """What `build` makes at `depth`, made the first time that `key` is asked for there; usable from there on inward."""
-        depth = min(depth, self.current_depth) if depth == 0 or depth >= self.floor else self.current_depth
+        if 0 < depth < self.floor:
+            inner = self.loop_depths[-1] if self.loop_depths else 1
+            if depth >= inner and key in self.made[depth]:  # made just before, in the same trip of the loop
+                return self.made[depth][key]
+            depth = self.current_depth
+        depth = min(depth, self.current_depth)
         known = self.made[depth]
         if key not in known and depth < self.current_depth:
             known = self.hoisted[depth]

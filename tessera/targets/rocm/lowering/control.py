@@ -160,6 +160,8 @@ def lower_for(cx: Context, op: For) -> None:
         state.begin()
         state.feed(inits, front)
         cx.set(op.body.params[0], f.cast("sext", counting.value, kind))
+        if kind == "i64" and start.type == "i32":
+            cx.short_counters[op.body.params[0]] = counting.value
         state.define(op.body.params[1:])
         values = state.parts(lower_block(cx, op.body).operands)
         f.debug = debug
@@ -172,6 +174,8 @@ def lower_for(cx: Context, op: For) -> None:
             more = f.icmp("ne", left, 0)
         elif by in (1, -1):
             more = f.icmp("ne", following, stop)
+        elif by is not None and by > 0 and value_range(cx, op.start)[0] >= 0 and value_range(cx, op.stop)[1] + by <= 1 << bits(start.type):
+            more = f.icmp("ult", following, stop)
         elif by is not None and by > 0:
             more = f.icmp("ugt", f.sub(stop, counter), by)
         else:
@@ -195,7 +199,7 @@ def _fits_32_bits(cx: Context, op: For) -> bool:
     if op.start.tile.dtype.bits != 64 or not op.start.tile.dtype.is_signed:
         return False
     ranges = [value_range(cx, bound) for bound in (op.start, op.stop, op.step)]
-    return all(-(1 << 31) <= low and high < 1 << 31 for low, high in ranges)
+    return all(low >= -(1 << 31) and high < 1 << 31 for low, high in ranges)
 
 
 def _trip_count(cx: Context, start: Value, stop: Value, step: Value, signed: bool) -> Value:

@@ -44,7 +44,7 @@ def _from_integer(cx: Context, x: Value, signed: bool, target: str) -> Value:
 
 def _resize_float(cx: Context, x: Value, source: DType, to: DType, target: str) -> Value:
     f = cx.f
-    if source.bits == 16 and to.bits == 16 or (source.bits == 64 and to.short == "bf16"):
+    if (source.bits == 16 and to.bits == 16) or (source.bits == 64 and to.short == "bf16"):
         x = f.cast("fpext" if source.bits == 16 else "fptrunc", x, like(x.type, "float"))
         return f.cast("fptrunc", x, target)
     return f.cast("fpext" if to.bits > source.bits else "fptrunc", x, target)

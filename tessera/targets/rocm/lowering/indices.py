@@ -144,31 +144,41 @@ def _counter_range(of: Callable[[IRValue], Range], loop: For) -> Range:
 # ---- offsets in 32 bits ------------------------------------------------------------------------------------------------------
 
 
-def narrow(cx: Context, value: IRValue, size: int, *, saturate: bool) -> tuple[Value, bool]:
-    """The offset of a tile of `size` elements as i32, built where the offset is known, and whether it is known not to be negative.
-
-    Where it is not, the number is meant modulo 2**32: an offset at or above 2**31 is, like a negative one, one that no array below 2**31
-    elements reaches. An offset for which this could be mistaken (or, with `saturate`, one that would need it) becomes the largest number
-    where it is known not to be negative, the lowest otherwise: with the tile's extent added that isn't inside any such array either.
-    """
-    low, high = value_range(cx, value)
-    owner = value.owner
+def low_half(cx: Context, value: IRValue) -> Value:
+    """The lower 32 bits of an i64 scalar, computed in 32 bits as far as may be; built where the scalar is known."""
+    f, owner = cx.f, value.owner
 
     def build() -> Value:
-        f = cx.f
-        if isinstance(owner, arith.Cast) and owner.source.tile.dtype.bits == 32 and owner.source.tile.dtype.is_signed:
-            return cx.get(owner.source)
-        beyond = const("i32", (1 << 31) - 1 if low >= 0 else -(1 << 31))
-        wide = cx.get(value)
-        short = f.cast("trunc", wide, "i32")
-        if (known := wide.integer) is not None:
-            return short if -(1 << 31) <= known < 1 << 31 else beyond
-        if fits or modular:
-            return short
-        # The upper 33 bits are all 0 or all 1: compared for equality, which scalar instructions can do in 64 bits.
-        same = f.icmp("eq", f.cast("sext", short, "i64"), wide) if low < 0 else f.icmp("eq", f.lshr(wide, 31), 0)
-        return f.select(same, short, beyond)
+        match owner:
+            case arith.Add() | arith.Sub() | arith.Mul():
+                return f.binary(owner.name, low_half(cx, owner.lhs), low_half(cx, owner.rhs))
+            case arith.Cast() if owner.source.tile.dtype.bits == 32 and owner.source.tile.dtype.is_integer:
+                return cx.get(owner.source)
+            case _:
+                short = cx.short_counters.get(value)
+                return short if short is not None else f.cast("trunc", cx.get(value), "i32")
 
-    fits = low >= -(1 << 31) and high < 1 << 31
-    modular = not fits and not saturate and low >= 0 and high + size <= 1 << 32
-    return cx.cached(cx.depth(value), ("narrow", value, modular), build), low >= 0 and not modular
+    return cx.cached(cx.depth(value), ("low half", value), build)
+
+
+def narrow(cx: Context, value: IRValue) -> Value:
+    """An i64 offset as i32, built where the offset is known.
+
+    One that doesn't fit becomes a number that, with a tile's extent added, isn't inside any array below 2**31 elements: the largest where
+    the offset is known not to be negative, the lowest otherwise.
+    """
+
+    def build() -> Value:
+        f, low, high = cx.f, *value_range(cx, value)
+        short = low_half(cx, value)
+        if low >= -(1 << 31) and high < 1 << 31:
+            return short
+        largest = const("i32", (1 << 31) - 1)
+        if low >= 0 and high < 1 << 32:
+            return f.intrinsic("umin", [short, largest])
+        # The upper 33 bits are all 0 or all 1: compared for equality, which scalar instructions can do in 64 bits.
+        wide = cx.get(value)
+        same = f.icmp("eq", f.cast("sext", short, "i64"), wide) if low < 0 else f.icmp("eq", f.lshr(wide, 31), 0)
+        return f.select(same, short, largest if low >= 0 else const("i32", -(1 << 31)))
+
+    return cx.cached(cx.depth(value), ("narrow", value), build)

@@ -1,9 +1,9 @@
 """Global memory: loads and stores of tiles, and the program's place in the grid.
 
-`access.py` says how addresses are made. A load or store has up to two forms: wide groups, right where the array's end cuts none of them (in a
-loop: and where the tile is inside along the axes that move), and one element at a time. Where the first isn't right its descriptor is made to
-refuse everything, and a branch, rarely taken, runs the second. (A branch with two sides would cost more: LLVM makes a chain of such.) The
-second form makes what it needs anew, so that it costs the first no registers.
+`access.py` says how addresses are made. A load or store has up to two forms: wide groups, right where the array's end cuts none of them (in
+a loop: and where the tile is inside along the axes that move), and one element at a time. Where the first isn't right its descriptor is
+made to refuse everything, and a branch, rarely taken, runs the second. (A branch with two sides would cost more: LLVM makes a chain of
+such.) The second form makes what it needs anew, so that it costs the first no registers.
 """
 
 from __future__ import annotations
@@ -309,8 +309,11 @@ def _pointer_store(cx: Context, inside: Value, pointer: Value, raw: Value, align
 
 @lowers(MemoryFence)
 def lower_memory_fence(cx: Context, op: Op) -> None:
-    """Without the restriction to LDS that `rocm.barrier` has: global accesses are complete before, and later ones read anew."""
-    cx.f.do('call void asm sideeffect "", "~{memory}"()')  # as for rocm.barrier: no load may sink past
+    """Without the restriction to LDS that `rocm.barrier` has: global accesses are complete before, and later ones read anew.
+
+    The empty assembly keeps loads in front: LLVM's machine sinking takes neither fence nor barrier for a store.
+    """
+    cx.f.do('call void asm sideeffect "", "~{memory}"()')
     cx.f.do('fence syncscope("workgroup") release')
     cx.f.call("llvm.amdgcn.s.barrier", "void", [])
     cx.f.do('fence syncscope("workgroup") acquire')
