@@ -169,6 +169,8 @@ def test_what_does_not_fit_the_registers_is_not_prefetched() -> None:
     kernel = staged(matmul(64, 64, 32, waves=1))  # 128 registers of accumulators, 64 in flight, 48 of operands
     assert names(loop_of(kernel).body)[:5] == ["load", "lds_store", "load", "lds_store", "barrier"]
     assert ops(staged(matmul(64, 64, 32, waves=1, dtype="i8", acc="i32")), ScheduleFence)
+    operand = scaled_masked_operands(128, 128, 32, "f16")  # its constants don't count
+    assert ops(staged(matmul(128, 128, 32, operand=operand, b_dtype="i8")), ScheduleFence)
 
 
 def test_an_address_that_is_loaded_is_not_prefetched() -> None:

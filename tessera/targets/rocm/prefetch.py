@@ -28,9 +28,10 @@ from typing import Any, cast
 
 from ...errors import at
 from ...ir.core import Block, Kernel, Kind, Op, Trait, Value, replace_uses
-from ...ir.ops.arith import Add
+from ...ir.ops.arith import Add, Const
 from ...ir.ops.control import For, Yield
 from ...ir.ops.memory import Load, Store, array_type
+from ...ir.ops.shape import Broadcast, Splat
 from .arch import Arch
 from .layout import Layout
 from .matrix import instruction
@@ -111,11 +112,11 @@ def _registers(value: Value) -> int:
 def _fits(loop: For, found: list[_Candidate], arch: Arch) -> bool:
     """Whether the tiles in flight, what the loop carries, what it uses from outside and the operands of a matrix op fit the registers.
 
-    Of a matrix op's operands, all of B and two fragments of A are held at a time.
+    Of a matrix op's operands, all of B and two fragments of A are held at a time. Constants and repeated values take next to nothing.
     """
     body = loop.body
     inside = {value for op in body.walk() for value in op.results} | set(body.params)
-    outside = {value for op in body.walk() for value in op.operands if value not in inside and value.layout is not None}
+    outside = {v for op in body.walk() for v in op.operands if v not in inside and not isinstance(v.owner, (Const, Splat, Broadcast))}
     steps = [op for op in body.walk() if isinstance(op, Wmma)]
     held = [v for v in (*body.params, *outside) if isinstance(v.layout, Layout)]
     working = max((_registers(op.b) + min(_registers(op.a), 2 * _fragment(op, arch)) for op in steps), default=0)
