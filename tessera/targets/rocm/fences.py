@@ -4,8 +4,8 @@ A program's loads see its earlier stores, its stores come after its earlier load
 keeps that order; between waves only a fence with a barrier does. The pass walks the kernel with the set of accesses since the last fence
 and puts a fence in front of each access that conflicts with one of them: same array or arguments that may overlap, one of the two a store.
 
-Two kinds of pairs need none: both touch the same elements by the same threads (same offsets and layout, nothing held twice), and tiles of
-different trips of a loop that lie apart.
+Two kinds of pairs need none: both touch the same elements by the same threads (same offsets and layout, nothing held twice), and tiles
+that lie apart, in the same trip of a loop or in different ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.core import Block, Kernel, Op, Value
-from ...ir.ops.arith import Add, Cast, Const, Mul
+from ...ir.ops.arith import Add, Cast, Const, Mul, Sub
 from ...ir.ops.control import For, While
 from ...ir.ops.memory import Load, Store
 from ...ir.types import ArrayType
@@ -85,12 +85,12 @@ class _Walk:
             return False
         if earlier.array is not op.array:
             return True
-        if not pending.loops:
-            return not (earlier.offsets == op.offsets and self._same_threads(_tile(earlier), _tile(op)))
+        if not pending.loops and earlier.offsets == op.offsets and self._same_threads(_tile(earlier), _tile(op)):
+            return False
+        sizes = zip(_tile(earlier).tile.shape, _tile(op).tile.shape, strict=True)
         return not any(
-            mine is theirs and all(abs(_advance(mine, loop)) >= size for loop in pending.loops)
-            for mine, theirs, size in zip(earlier.offsets, op.offsets, _tile(op).tile.shape, strict=True)
-            if len(pending.loops) == 1 and _tile(earlier).tile.shape == _tile(op).tile.shape
+            _apart(before, after, before_size, after_size, pending.loops)
+            for before, after, (before_size, after_size) in zip(earlier.offsets, op.offsets, sizes, strict=True)
         )
 
     def _same_threads(self, x: Value, y: Value) -> bool:
@@ -109,31 +109,54 @@ def _may_overlap(x: Value, y: Value) -> bool:
     return not any(isinstance(v.type, ArrayType) and v.type.disjoint for v in (x, y))
 
 
-def _advance(value: Value, loop: Op) -> int:
-    """By how much a scalar grows with each trip of a loop; 0 where it isn't known or doesn't."""
-    if not isinstance(loop, For) or not isinstance(loop.step.owner, Const):
-        return 0
-    inside = _defined_inside(loop)
+Linear = tuple[dict[Value, int], int]
+"""A scalar as a sum of multiples of others, and a constant."""
 
-    def steps(v: Value) -> int | None:
-        """A multiple of the counter, plus what is the same in every trip; None for anything else."""
-        if v is loop.body.params[0]:
-            return 1
-        if v not in inside:
-            return 0
-        match v.owner:
-            case Cast(source=source) if source.tile.dtype.is_integer and v.tile.dtype.bits >= source.tile.dtype.bits:
-                return steps(source)
-            case Mul(lhs=x, rhs=Value(owner=Const(value=factor))) | Mul(lhs=Value(owner=Const(value=factor)), rhs=x):
-                found = steps(x)
-                return None if found is None else found * int(factor)
-            case Add(lhs=x, rhs=y):
-                a, b = steps(x), steps(y)
-                return None if a is None or b is None else a + b
-            case _:
-                return None
 
-    return (steps(value) or 0) * int(loop.step.owner.value)
+def _linear(value: Value) -> Linear:
+    """A scalar in terms of those that are not sums, differences or multiples of others."""
+
+    def combine(x: Linear, y: Linear, factor: int) -> Linear:
+        terms = dict(x[0])
+        for base, times in y[0].items():
+            terms[base] = terms.get(base, 0) + factor * times
+        return {base: times for base, times in terms.items() if times}, x[1] + factor * y[1]
+
+    match value.owner:
+        case Const(value=number):
+            return {}, int(number)
+        case Cast(source=source) if (
+            source.tile.dtype.is_signed and source.tile.dtype.is_integer and source.tile.dtype.bits <= value.tile.dtype.bits
+        ):
+            return _linear(source)
+        case Add(lhs=x, rhs=y):
+            return combine(_linear(x), _linear(y), 1)
+        case Sub(lhs=x, rhs=y):
+            return combine(_linear(x), _linear(y), -1)
+        case Mul(lhs=x, rhs=Value(owner=Const(value=factor))) | Mul(lhs=Value(owner=Const(value=factor)), rhs=x):
+            return combine(({}, 0), _linear(x), int(factor))
+        case _:
+            return {value: 1}, 0
+
+
+def _apart(before: Value, after: Value, before_size: int, after_size: int, loops: frozenset[Op]) -> bool:
+    """Whether two tiles never overlap along an axis, the second access coming one or more trips of each of `loops` after the first."""
+    (terms, constant), (later_terms, later_constant) = _linear(before), _linear(after)
+    if terms != later_terms or len(loops) > 1:
+        return False
+    distance, step = later_constant - constant, 0
+    for loop in loops:
+        if not isinstance(loop, For) or not isinstance(loop.step.owner, Const):
+            return False
+        counter = loop.body.params[0]
+        inside = _defined_inside(loop)
+        if any(base in inside for base in terms if base is not counter):
+            return False
+        step = terms.get(counter, 0) * int(loop.step.owner.value)
+    if not loops:
+        return distance >= before_size or -distance >= after_size
+    # distance + t * step for t = 1, 2, …: it moves away from 0, and the first is the nearest.
+    return (step > 0 and distance + step >= before_size) or (step < 0 and -(distance + step) >= after_size)
 
 
 def _defined_inside(loop: For) -> set[Value]:
