@@ -89,6 +89,7 @@ def lower_if(cx: Context, op: If) -> None:
     here = f.current
     for block in (op.then, op.orelse):
         if len(block.ops) == 1:  # nothing but its yield
+            f.position(here)
             entries.append(join)
             sources.append((here, state.parts(block.terminator.operands)))
             continue
