@@ -68,6 +68,8 @@ def bind_foreign(kernel: Kernel, args: Sequence[object] | Mapping[str, object], 
         array = view(value)
         where = f"{name} of kernel {kernel.name!r}"
         if argument.is_pointer:
+            if value is None:
+                continue  # a null pointer: kernels take some that they never use
             if array is None:
                 raise LaunchError(f"{where} is a pointer and takes an array, not {value!r:.60}")
             writes = argument.access != "read_only"

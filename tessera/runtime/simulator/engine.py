@@ -144,7 +144,8 @@ class Program:
         if entry is None:
             lifted = lifter.lift(source)
             count = sum(sum(block.mnemonics.values()) for block in lifted.blocks)
-            object_code = llvm.compile_host(lifted.text, optimize=0, codegen=lifter.machine_level(count))
+            # Checks take several times the code of what they check.
+            object_code = llvm.compile_host(lifted.text, optimize=0, codegen=lifter.machine_level(4 * count if check else count))
             meta = {
                 "blocks": [[block.pc, block.size, block.mnemonics] for block in lifted.blocks],
                 "calls": list(lifted.calls),

@@ -34,7 +34,7 @@ class Queue(Enum):
     LDS = "LDS"
     SCALAR = "scalar load"
     MESSAGE = "message"
-    FLAT_VECTOR = "flat"  # a flat access may go to memory or to LDS: it counts in both, and its turn is nobody's
+    FLAT_VECTOR = "flat"  # a flat access may go to memory or to LDS, and counts in both: before gfx10, it finished in either at any time
     FLAT_LDS = "flat (LDS)"
 
 
@@ -87,11 +87,12 @@ def register_name(key: int, kernel_vgprs: int = 1 << 30) -> str:
     return named.get(key) or (f"ttmp{key - TTMP}" if key >= TTMP else f"s{key}")
 
 
-def _issues(instruction: Instruction, name: str, writes: frozenset[int]) -> tuple[Queue, ...]:
+def _issues(name: str, writes: frozenset[int], generation: Generation) -> tuple[Queue, ...]:
     if name.startswith(("buffer_gl", "buffer_wb", "buffer_inv", "global_inv", "global_wb")):
         return ()
     if name.startswith("flat_"):
-        return (Queue.FLAT_VECTOR if writes else Queue.STORE, Queue.FLAT_LDS)
+        loads, lds = (Queue.FLAT_VECTOR, Queue.FLAT_LDS) if generation is Generation.GFX9 else (Queue.LOAD, Queue.LDS)
+        return (loads if writes else Queue.STORE, lds)
     if name.startswith(("global_", "buffer_", "scratch_")):
         return (Queue.LOAD if "_load_" in name or writes else Queue.STORE,)
     if name.startswith("ds_"):
@@ -221,7 +222,7 @@ def _effects(kernel: Kernel, lifting: Lifting, state: _Recorder, instruction: In
         others = [operand for operand in instruction.operands if operand is not data]
         unread = {key for key in _operand_keys(state, [data]) if key & 1 != (access.half == "h")}
         reads -= unread - _operand_keys(state, others)
-    issues = _issues(instruction, name, frozenset(writes))
+    issues = _issues(name, frozenset(writes), kernel.generation)
     untracked = ("s_", "scratch_", *LANE_EXCHANGES)
     touches = any(queue is not Queue.MESSAGE for queue in issues) and not name.startswith(untracked)
     waits = _waits(instruction, COUNTERS[kernel.generation].values())
