@@ -76,9 +76,10 @@ def compile_device(text: str, arch: str, *, optimize: int = 0, codegen: int = 1,
     return bytes(machine.emit_object(module))
 
 
-def device_assembly(text: str, arch: str, *, optimize: int = 0, codegen: int = 1) -> str:
-    """The assembly of the same module, for reading."""
+def device_assembly(text: str, arch: str, *, optimize: int = 0, codegen: int = 1, verbose: bool = False) -> str:
+    """The assembly of the same module, for reading; `verbose` with LLVM's comments, which say where registers spill."""
     machine = _device_machine(arch, "", codegen)
+    machine.set_asm_verbosity(verbose)
     module = parse(text)
     _optimize(module, machine, optimize)
     return str(machine.emit_assembly(module))

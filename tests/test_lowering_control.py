@@ -208,7 +208,8 @@ kernel @sums num_waves=2 weak=[]
 def test_the_grid() -> None:
     out = np.zeros((2, 3, 4, 6), np.int64)
     stores = "\n".join(
-        f"  %v{i} = reshape %{name} shape=(1,1,1,1) : 1x1x1x1xi64\n  %n{i} = const type=i64 value={i} : i64\n  store %out [%z %y %x %n{i}] %v{i}"
+        f"  %v{i} = reshape %{name} shape=(1,1,1,1) : 1x1x1x1xi64\n  %n{i} = const type=i64 value={i} : i64\n"
+        f"  store %out [%z %y %x %n{i}] %v{i}"
         for i, name in enumerate(("x", "y", "z", "nx", "ny", "nz"))
     )
     text = f"""

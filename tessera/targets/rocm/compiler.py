@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from ... import config, llvm
 from ...errors import CompilerBug, ResourceError, TesseraError, TesseraWarning
-from ...ir.core import IRError, Kernel
+from ...ir.core import Kernel
 from ...ir.text import print_kernel
 from ...ir.verify import verify
 from . import codeobject, resources
@@ -68,17 +68,19 @@ def compile_kernel(kernel: Kernel, arch: str, options: Options) -> Compilation:
     try:
         text = lower_kernel(kernel, row, lds_bytes=lds_bytes(kernel), fp_contract=options.fp_contract)
         obj = llvm.compile_device(text, row.name, optimize=options.optimize, codegen=options.codegen)
-    except (IRError, llvm.LLVMError) as error:
-        raise CompilerBug(f"lowering for {row} failed: {error}\nthe IR:\n{rocm_ir}") from error
+    except TesseraError:
+        raise
+    except Exception as error:
+        raise CompilerBug(f"lowering for {row} failed: {type(error).__name__}: {error}\nthe IR:\n{rocm_ir}") from error
     code = codeobject.link(obj)
     found = resources.resources(code, kernel.name, row)
     lines = tuple((entry.offset, entry.file, entry.line) for entry in line_table(obj))
 
-    def assembly() -> str:
-        return llvm.device_assembly(text, row.name, optimize=options.optimize, codegen=options.codegen)
+    def assembly(verbose: bool = False) -> str:
+        return llvm.device_assembly(text, row.name, optimize=options.optimize, codegen=options.codegen, verbose=verbose)
 
     if found.vgpr_spills or found.sgpr_spills:
-        _warn_of_spills(kernel, found, assembly())
+        _warn_of_spills(kernel, found, assembly(verbose=True))
     matrix = Counter(getattr(op, "instruction", "") for op in kernel.body.walk() if op.name in ("rocm.wmma", "rocm.mfma"))
     verdict: dict[str, int | str | list[str]] = {**asdict(found), "matrix_instruction": ", ".join(sorted(matrix)), "upcasts": []}
     return Compilation(
@@ -98,8 +100,10 @@ def run_passes(kernel: Kernel, arch: Arch) -> None:
         except TesseraError:
             raise
         except Exception as error:
-            shown = before or "run again with TESSERA_DEBUG=1 to see it"
-            raise CompilerBug(f"pass {step.__name__} failed: {error}\nthe IR before it:\n{shown}") from error
+            shown = (
+                f"before it:\n{before}" if before else f"as it left it (TESSERA_DEBUG=1 shows it as it was before):\n{print_kernel(kernel)}"
+            )
+            raise CompilerBug(f"pass {step.__name__} failed: {type(error).__name__}: {error}\nthe IR {shown}") from error
 
 
 def _warn_of_spills(kernel: Kernel, found: resources.Resources, assembly: str) -> None:
