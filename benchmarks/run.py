@@ -165,7 +165,7 @@ def code_quality(python: str | None) -> list[dict[str, Any]]:
         grid = (ts.cdiv(256, config["BM"]), ts.cdiv(256, config["BN"]))
         counters = ts.runtime.launch(built.artifact, grid, args, executor="rocm_sim", counters=True).counters
         report = hotloop.analyse(built.assembly)
-        rows.append(row(name, report, waves=built.resources["waves_per_simd"], conflicts=counters.lds_read_conflict_cycles))
+        rows.append(row(name, report, waves=built.resources["waves_per_simd"], conflicts=counters.lds_conflicts))
     if python:
         folder = ROOT / ".cache"
         folder.mkdir(exist_ok=True)
@@ -186,7 +186,7 @@ def row(name: str, report: Any, waves: int | None = None, conflicts: int | None 
         "vgprs": report.vgprs,
         "spills": report.spills,
         "waves_per_simd": waves,
-        "lds_read_conflicts": conflicts,
+        "lds_conflicts": conflicts,
         "classes": loop.classes,
     }
 
