@@ -25,9 +25,6 @@ from tessera.errors import TesseraWarning
 from tessera.ir.interp import run_kernel
 from tessera.ir.text import parse_kernel
 from tessera.jit import CompiledKernel, JitFunction
-from tessera.runtime.simulator import engine
-
-checking = pytest.mark.skipif(engine.observer_factory is None, reason="the checking mode isn't part of this version")
 
 DTYPES = {
     "f16": (ts.float16, ts.float16, ts.float32),
@@ -323,14 +320,12 @@ def test_int32_accumulators_wrap() -> None:
 # ---- in checking mode --------------------------------------------------------------------------------------------------------------------
 
 
-@checking
 @pytest.mark.medium
 @pytest.mark.parametrize("case", QUICK[::4], ids=str)
 def test_matmul_in_checking_mode(case: Case) -> None:
     run_all(case, check=True)
 
 
-@checking
 @pytest.mark.slow
 @pytest.mark.parametrize("case", SWEEP[::12], ids=str)
 def test_matmul_sweep_in_checking_mode(case: Case) -> None:
