@@ -6,15 +6,17 @@ What surrounds an array in memory is NaN (or a telling integer) and may not be t
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from lowering_harness import array_type, assign, check, parse
+from lowering_harness import array_type, assign, check, compile_code, parse, simulate
 
 from tessera import dtypes
 from tessera.dtypes import DType
+from tessera.ir.numerics import load_tile, store_tile
 from tessera.targets.rocm.layout import Layout
 from tessera.targets.rocm.layout import parse as parse_layout
 
@@ -165,8 +167,6 @@ def test_bytes_that_are_no_bools() -> None:
     target = np.zeros((8, 32), np.bool_)
     text = copy_kernel(array_type(raw.view(np.bool_)), array_type(target), TILE, AT_TILE, dtype="bool")
     kernel = assign(parse(text), vector=4)
-    from lowering_harness import simulate
-
     simulate(kernel, (1, 1, 1), (raw.view(np.bool_), target, 0, 0))
     assert np.array_equal(target.view(np.uint8), (raw != 0).astype(np.uint8))
 
@@ -360,7 +360,84 @@ def test_tiles_of_bfloat16_and_half_keep_their_bits() -> None:
             AT_TILE.replace("8", "64").replace("32", "256"),
             dtype=dtypes.from_numpy(dtype).short,
         )
-        from lowering_harness import simulate
-
         simulate(assign(parse(text), vector=8), (4, 1, 1), (source, target, 0, 0))
         assert np.array_equal(target.view(np.uint16), bits)
+
+
+# ---- past 2**31 bytes --------------------------------------------------------------------------------------------------------
+
+
+def huge(shape: tuple[int, ...], dtype: DType = dtypes.float32) -> Array:
+    """An array of zeros that the operating system backs with memory only where it is written."""
+    return np.zeros(shape, dtype.numpy)
+
+
+def move_kernel(a: Array, b: Array, *, axis_a: int | None = -1) -> Any:
+    """b[u1, v1] = load(a, u0, v0), tiles of 8 x 32 at element offsets given as arguments."""
+    text = f"""
+kernel @move num_waves=2 weak=[]
+^(%a: {array_type(a, small=False, axis=axis_a)}, %b: {array_type(b, small=False)}, %u0: i64, %v0: i64, %u1: i64, %v1: i64) {{
+  %z = const type=f32 value=7 : f32
+  %t = load %a [%u0 %v0] %z shape=(8,32) : 8x32xf32
+  store %b [%u1 %v1] %t
+  yield []
+}}
+"""
+    return assign(parse(text))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x, lambda x: x[::-1], lambda x: x[:, ::-1], lambda x: x.T, lambda x: x[::-1, ::-1].T, lambda x: x[::9001]],
+    ids=["rows", "rows backwards", "columns backwards", "transposed", "backwards, transposed", "rows far apart"],
+)
+def test_arrays_of_several_gibibytes(view: Callable[[Array], Array]) -> None:
+    """Near every corner, where 32-bit offsets would wrap into other parts of the array."""
+    source, target, expected = (view(huge((90_011, 16_384))) for _ in range(3))
+    kernel = move_kernel(source, target)
+    code = compile_code(kernel)
+    rows, columns = source.shape
+    corners = [(slice(0, 40), slice(0, 100)), (slice(rows - 40, rows), slice(columns - 100, columns))]
+    corners += [(corners[0][0], corners[1][1]), (corners[1][0], corners[0][1])]
+    corners.append((slice(rows // 2, rows // 2 + 40), slice(columns // 2, columns // 2 + 100)))
+    for number, corner in enumerate(corners):
+        source[corner] = numbers(source[corner].shape, dtypes.float32, number)
+    starts = [(0, 0), (rows - 5, 0), (rows - 5, columns - 20), (-3, columns - 20), (rows // 2 + 3, columns // 2 + 5)]
+    starts += [(2**40, 0), (0, -(2**35))]
+    for (r, c), (r1, c1) in [*zip(starts, starts, strict=True), *zip(starts, starts[::-1], strict=True), *pairwise(starts)]:
+        simulate(kernel, (1, 1, 1), (source, target, r, c, r1, c1), code=code)
+        store_tile(expected, (r1, c1), load_tile(source, (r, c), TILE, np.array(7, np.float32)))
+        assert all(np.array_equal(target[corner], expected[corner]) for corner in corners), (r, c, r1, c1)
+
+
+def test_two_rows_a_gibibyte_long() -> None:
+    """A stride that 32 bits can't hold, in tiles whose rows no one descriptor reaches."""
+    source, target = huge((5, 2**29 + 8)), huge((5, 2**29 + 8))
+    kernel = move_kernel(source, target)
+    code = compile_code(kernel)
+    source[:, -40:] = numbers((5, 40), dtypes.float32)
+    simulate(kernel, (1, 1, 1), (source, target, -1, 2**29 - 24, 0, 2**29 - 24), code=code)
+    assert np.array_equal(target[1:, -32:], source[:4, -32:])
+    assert (target[0, -32:] == 7).all()
+
+
+def test_a_loop_over_a_large_array() -> None:
+    source, target = huge((70_000, 16_384)), inside((24, 32), dtypes.float32)
+    for at in ("%k %r", "%k %zero"):
+        text = SUM_ROWS.format(
+            a=array_type(source, small=False), b=array_type(target), other="0.5", bounds="%start %stop %step", at=at, store=""
+        )
+        kernel = assign(parse(text))
+        code = compile_code(kernel)
+        start = 69_950
+        source[start:, :64] = numbers((50, 64), dtypes.float32)
+        simulate(kernel, (3, 1, 1), (source, target, start, 70_040, 8), code=code)
+        for program in range(3):
+            total = np.zeros((8, 32), np.float32)
+            column = 8 * program if "%r" in at else 0
+            for k in range(start, 70_040, 8):
+                tile = np.full((8, 32), 0.5, np.float32)
+                part = source[k : k + 8, column : column + 32]
+                tile[: part.shape[0], : part.shape[1]] = part
+                total += tile
+            assert np.array_equal(target[8 * program : 8 * program + 8], total)
