@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 from ....dtypes import DType, Kind
-from ....ir.ops.arith import Cast
+from ....ir import core
+from ....ir.ops.arith import Cast, Div, Mul, Neg, Select
+from ....ir.ops.control import For, If, While
+from ....ir.ops.shape import Broadcast, Reshape, Splat, Transpose
 from ....llvmtext import Value, const, like
+from ..ops import ConvertLayout
 from .context import Context, lowers
+
+_MOVES = (Neg, Select, Splat, Broadcast, Reshape, Transpose, ConvertLayout)
 
 
 @lowers(Cast)
 def lower_cast(cx: Context, op: Cast) -> None:
-    cx.set(op.result, convert(cx, cx.get(op.source), op.source.tile.dtype, op.to))
+    x, source = cx.get(op.source), op.source.tile.dtype
+    if (source.short, op.to.short) == ("f32", "f16") and may_be_product(op.source):
+        x = unfused(cx, x)
+    cx.set(op.result, convert(cx, x, source, op.to))
+
+
+def unfused(cx: Context, x: Value) -> Value:
+    """A float32 product that is to be rounded to float16.
+
+    LLVM would select v_fma_mixlo_f16 with an addend of +0 for both at once, which turns -0 into +0. A product is canonical already, so that
+    asking for that costs nothing and hides it.
+    """
+    return cx.f.intrinsic("canonicalize", [x])
+
+
+def may_be_product(value: core.Value, seen: frozenset[core.Value] = frozenset()) -> bool:
+    """Whether LLVM may see a multiplication where this value comes from. Quotients by constants are among them."""
+    owner = value.owner
+    if value in seen:
+        return False
+    if not isinstance(owner, core.Op):
+        return True  # of a block: the trip before is not known here
+    seen |= {value}
+    if isinstance(owner, _MOVES):
+        return any(may_be_product(each, seen) for each in owner.operands)
+    if isinstance(owner, (For, If, While)):
+        at = owner.results.index(value)
+        blocks = (owner.then, owner.orelse) if isinstance(owner, If) else (owner.body,)
+        sources = [block.terminator.operands[at] for block in blocks]
+        if not isinstance(owner, If):
+            sources.append(owner.init[at])
+        return any(may_be_product(each, seen) for each in sources)
+    return isinstance(owner, (Mul, Div))
 
 
 def convert(cx: Context, x: Value, source: DType, to: DType) -> Value:

@@ -11,6 +11,7 @@ from ....dtypes import DType, Kind
 from ....ir.ops import arith
 from ....llvmtext import Value, bits, const, element, like
 from .context import Context, lowers
+from .convert_dtype import unfused
 from .floatmod import float_divmod
 from .integer import floor_divide, remainder
 from .parts import in_parts
@@ -90,7 +91,10 @@ def lower_arithmetic(cx: Context, op: arith.Binary) -> None:
 @lowers(arith.Div)
 def lower_div(cx: Context, op: arith.Div) -> None:
     x, y = cx.get(op.lhs), cx.get(op.rhs)
-    cx.set(op.result, round_to(cx, cx.f.binary("fdiv", to_float(cx, x), to_float(cx, y)), x.type))
+    quotient = cx.f.binary("fdiv", to_float(cx, x), to_float(cx, y))
+    if element(x.type) == "half" and not y.text.startswith("%"):  # by a constant, LLVM multiplies
+        quotient = unfused(cx, quotient)
+    cx.set(op.result, round_to(cx, quotient, x.type))
 
 
 @lowers(arith.FloorDiv, arith.Mod)
