@@ -161,3 +161,27 @@ CLASSES: dict[tuple[int | None, int], tuple[Layout, ...]] = {}
 """The layouts by the class that a kernel is compiled for."""
 for _layout in LAYOUTS.values():
     CLASSES[_layout.contiguous, _layout.align] = (*CLASSES.get((_layout.contiguous, _layout.align), ()), _layout)
+
+
+# ---- arrays of any rank, by the way that memory is reached ---------------------------------------------------------------------------
+
+
+def laid_out(extents: tuple[int, ...], dtype: np.dtype, access: str, *, written: bool) -> Arena:
+    """An array in poisoned memory: "contiguous", "ragged", "strided" or "broadcast" (corpus.generated). What is written isn't broadcast."""
+    arena = Arena((), dtype)
+    step = 16 // arena.dtype.itemsize
+    if access == "ragged" or len(extents) == 1:
+        arena.array = arena.memory(int(np.prod(extents)), offset=1).reshape(extents)
+    elif access == "strided":
+        outer = (*(2 * extent + 1 for extent in extents[:-1]), 3 * extents[-1] + 2)
+        flipped = (slice(None), *[slice(None, None, -1)] * (len(extents) - 1))
+        index = (*[slice(1, None, 2)] * (len(extents) - 1), slice(2, None, 3))
+        arena.array = arena.memory(int(np.prod(outer))).reshape(outer)[index][flipped]
+    elif access == "broadcast" and not written:
+        row = arena.memory(extents[-1])
+        arena.array = np.lib.stride_tricks.as_strided(row, extents, (0,) * (len(extents) - 1) + (arena.dtype.itemsize,))
+    else:
+        width = (extents[-1] // step + 1) * step
+        arena.array = arena.memory(int(np.prod(extents[:-1])) * width).reshape(*extents[:-1], width)[..., : extents[-1]]
+    assert arena.array.shape == extents
+    return arena
