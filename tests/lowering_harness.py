@@ -91,8 +91,16 @@ def extent(array: np.ndarray) -> tuple[int, int]:
     return array.__array_interface__["data"][0] + low, sum(abs(e) for e in ends) + array.itemsize
 
 
-def simulate(kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any], *, arch: str = "gfx1151", code: bytes | None = None) -> None:
-    """Run in the simulator, in place. Each array's bytes are all that may be touched."""
+def simulate(
+    kernel: Kernel,
+    grid: tuple[int, int, int],
+    args: Sequence[Any],
+    *,
+    arch: str = "gfx1151",
+    code: bytes | None = None,
+    checking: bool = False,
+) -> None:
+    """Run in the simulator, in place, if asked for in its checking mode. Each array's bytes are all that may be touched."""
     program = engine.prepare(code if code is not None else compile_code(kernel, arch))
     kernarg, buffers = bytearray(), []
     for index, (param, arg) in enumerate(zip(kernel.params, args, strict=True)):
@@ -107,7 +115,7 @@ def simulate(kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any], *,
             kernarg += bytes(-len(kernarg) % dtype.bytes)
             kernarg += np.asarray(arg, dtype.numpy).tobytes()
     kernarg += bytes(-len(kernarg) % 8)
-    program.run(grid, (kernel.num_waves * arch_row(arch).wave_size, 1, 1), bytes(kernarg), buffers)
+    program.run(grid, (kernel.num_waves * arch_row(arch).wave_size, 1, 1), bytes(kernarg), buffers, check=checking)
 
 
 def poison(shape: Sequence[int], dtype: DType, *, value: float = np.nan) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Fences between accesses to global memory by different waves: where they stand, and that results depend on them."""
+"""Fences between accesses to global memory by different waves: where they stand, and that results depend on them.
+
+Kernels run in the simulator's checking mode, which finds what hardware might do and waves run in turn don't show.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import numpy as np
 import pytest
 from lowering_harness import array_type, assign, check, parse
 
+from tessera.errors import DataRaceError
 from tessera.ir.core import Kernel
 from tessera.targets.rocm.layout import blocked
 from tessera.targets.rocm.ops import MemoryFence
@@ -61,7 +65,7 @@ def test_straight_code(body: str, expected: int) -> None:
     text = kernel(body)
     compiled = assign(parse(text))
     assert fence_count(compiled) == expected
-    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000))
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
     assert fence_count(assign(parse(text.replace("num_waves=4", "num_waves=1")))) == 0
 
 
@@ -102,14 +106,67 @@ def loop(inside: str, *, bounds: str = "%zero %n2 %n") -> str:
 def test_loops(inside: str, expected: int) -> None:
     compiled = assign(parse(kernel(loop(inside))))
     assert fence_count(compiled) == expected
-    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000))
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
+
+
+def fences_at_ends(compiled: Kernel) -> list[bool]:
+    """For each loop, whether its body ends in a fence."""
+    return [isinstance(op.blocks[-1].ops[-2], MemoryFence) for op in compiled.body.walk() if op.name in ("for", "while")]
+
+
+def test_behind_a_loop() -> None:
+    """What the trips of a loop wrote is pending behind it."""
+    body = loop("\n  %x = add %t %k : 16x32xf32" + store("%c %zero", "%x")) + load("%y", "%one %zero") + store("%zero %n2", "%y", "%b")
+    compiled = assign(parse(kernel(body)))
+    assert fence_count(compiled) == 1
+    assert fences_at_ends(compiled) == [False]
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
+
+
+def test_nested_loops() -> None:
+    """A conflict around the outer loop alone is fenced once a trip of the outer loop."""
+    body = f"""
+  %r = for %zero %n2 %n [%init] stages=0 : 16x32xf32
+  ^(%c: i64, %t: 16x32xf32) {{
+    %r1 = for %zero %n2 %m [%t] stages=0 : 16x32xf32
+    ^(%e: i64, %t1: 16x32xf32) {{{load("%x", "%zero %e")}
+      %u = add %t1 %x : 16x32xf32
+      yield [%u]
+    }}
+    store %a [%one %c] %r1
+    yield [%r1]
+  }}
+  store %b [%zero %zero] %r"""
+    compiled = assign(parse(kernel(body)))
+    assert fences_at_ends(compiled) == [True, False]
+    assert fence_count(compiled) == 2  # the other stands before the store, behind the loads of the inner loop
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
+
+
+def test_while() -> None:
+    body = f"""
+  %q, %left = while [%init %n2] : 16x32xf32, i64
+  ^(%t0: 16x32xf32, %l0: i64) {{
+    %go = gt %l0 %zero : bool
+    yield [%go %t0 %l0]
+  }}
+  ^(%t1: 16x32xf32, %l1: i64) {{{load("%x", "%zero %zero")}{store("%one %zero", "%x")}
+    %u = add %t1 %x : 16x32xf32
+    %l2 = sub %l1 %n : i64
+    yield [%u %l2]
+  }}
+  store %b [%zero %zero] %q"""
+    compiled = assign(parse(kernel(body)))
+    assert fences_at_ends(compiled) == [True]
+    assert fence_count(compiled) == 2
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
 
 
 def test_tiles_closer_than_their_size() -> None:
     inside = load("%x", "%c %zero") + store("%c %zero", "%t")
     compiled = assign(parse(kernel(loop(inside, bounds="%zero %n2 %one"))))
     assert fence_count(compiled) == 1
-    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000))
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
 
 
 def test_branches() -> None:
@@ -127,14 +184,14 @@ def test_branches() -> None:
   }}{load("%x", "%zero %zero")}{store("%zero %zero", "%x", "%b")}"""
     compiled = assign(parse(kernel(body)))
     assert fence_count(compiled) == 1
-    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000))
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
 
 
 def test_layouts_with_copies_in_other_waves() -> None:
     """Waves that hold copies load what the owner stores."""
     compiled = assign(parse(kernel(IN_PLACE)), layouts={TILE: blocked(TILE, waves=(2, 1), num_waves=4)})
     assert fence_count(compiled) == 1
-    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000))
+    check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64) + 7000), checking=True)
     surplus = assign(parse(kernel(IN_PLACE, waves=5)))
     assert fence_count(surplus) == 1
 
@@ -145,3 +202,5 @@ def test_the_fence_is_what_makes_it_right() -> None:
     compiled.body.ops[:] = [op for op in compiled.body.ops if not isinstance(op, MemoryFence)]
     with pytest.raises(AssertionError, match="differs"):
         check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64)))
+    with pytest.raises(DataRaceError, match="no barrier orders them"):
+        check(compiled, (1, 1, 1), (numbers(64, 64), numbers(64, 64)), checking=True)

@@ -4,6 +4,10 @@ A program's loads see its earlier stores, its stores come after its earlier load
 keeps that order; between waves only a fence with a barrier does. The pass walks the kernel with the set of accesses since the last fence
 and puts a fence in front of each access that conflicts with one of them: same array or arguments that may overlap, one of the two a store.
 
+A conflict between trips of a loop has its fence at the end of the body, not in front of the access. For the semantics it is the same, but
+LLVM loses it at the top: its pass that inserts waits (SIInsertWaitcnts) takes away those of a fence that have nothing to wait for, and
+looks at the top of a loop before it knows what the end leaves pending.
+
 Two kinds of pairs need none: both touch the same elements by the same threads (same offsets and layout, nothing held twice), and tiles
 that lie apart, in the same trip of a loop or in different ones.
 """
@@ -43,6 +47,8 @@ def fences(kernel: Kernel, arch: Arch) -> None:
 class _Walk:
     def __init__(self, num_waves: int) -> None:
         self.num_waves = num_waves
+        self.loops: list[Op] = []  # around the present place
+        self.around: set[Op] = set()  # loops of which some trip conflicts with an earlier one
 
     def block(self, block: Block, state: State, *, insert: bool) -> State:
         """The accesses pending behind a block, those in front of it being `state`."""
@@ -51,9 +57,8 @@ class _Walk:
             if isinstance(op, MemoryFence):
                 state = frozenset()
             elif isinstance(op, Access):
-                if any(self._conflict(pending, op) for pending in state):
-                    done.append(MemoryFence())
-                    done[-1].location = op.location
+                if self._conflicts(state, op):
+                    done.append(_fence(op))
                     state = frozenset()
                 state |= {_Pending(op, frozenset())}
             elif isinstance(op, For | While):
@@ -65,19 +70,38 @@ class _Walk:
             block.ops[:] = done
         return state
 
-    def _loop(self, op: Op, before: State, *, insert: bool) -> State:
+    def _loop(self, op: For | While, before: State, *, insert: bool) -> State:
         def trip(state: State, insert: bool) -> State:
             for nested in op.blocks:
                 state = self.block(nested, state, insert=insert)
             return state
 
+        self.loops.append(op)
         entering = before
         while True:
             around = frozenset(_Pending(p.op, p.loops | {op}) for p in trip(entering, False))
             if around <= entering:
                 break
             entering |= around
-        return before | trip(entering, insert)
+        self.loops.pop()
+        if op not in self.around:
+            return before | frozenset(_Pending(p.op, p.loops - {op}) for p in trip(entering, insert))
+        self.around.remove(op)
+        trip(before, insert)
+        if insert:
+            op.body.ops.insert(-1, _fence(op))
+        return before | self.block(op.cond, before, insert=False) if isinstance(op, While) else before
+
+    def _conflicts(self, state: State, op: Access) -> bool:
+        """Whether a fence is needed in front of `op`. Conflicts around a loop are noted: their fence stands at the loop's end."""
+        found = False
+        for pending in state:
+            if self._conflict(pending, op):
+                if pending.loops:
+                    self.around.add(next(loop for loop in self.loops if loop in pending.loops))
+                else:
+                    found = True
+        return found
 
     def _conflict(self, pending: _Pending, op: Access) -> bool:
         earlier = pending.op
@@ -97,6 +121,12 @@ class _Walk:
         if x.layout is None or y.layout is None or str(x.layout) != str(y.layout):
             return False
         return not x.layout.replicated_waves and x.layout.num_waves == self.num_waves
+
+
+def _fence(op: Op) -> MemoryFence:
+    fence = MemoryFence()
+    fence.location = op.location
+    return fence
 
 
 def _tile(op: Access) -> Value:
