@@ -39,6 +39,18 @@ class Value(NamedTuple):
             return int(self.text == "true")
         return int(self.text) if self.text[0] in "-0123456789" else None
 
+    @property
+    def splat_integer(self) -> int | None:
+        """The value of an integer constant, or of each element of a vector constant; None for anything else."""
+        text = self.text
+        if text[0] == "%":
+            return None
+        if self.type[0] == "i":
+            return self.integer
+        if text == "zeroinitializer":
+            return 0 if element(self.type)[0] == "i" else None
+        return Value(element(self.type), text[:-1].rsplit(" ", 1)[1]).integer if text.startswith("splat (i") else None
+
 
 @cache
 def vector(count: int, element: str) -> str:
@@ -217,6 +229,14 @@ _FOLD: dict[str, Callable[[int, int], int]] = {
     "or": int.__or__,
     "xor": int.__xor__,
 }
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "eq": int.__eq__,
+    "ne": int.__ne__,
+    "lt": int.__lt__,
+    "le": int.__le__,
+    "gt": int.__gt__,
+    "ge": int.__ge__,
+}
 _NEUTRAL_RIGHT = {"add": 0, "sub": 0, "mul": 1, "or": 0, "xor": 0, "shl": 0, "lshr": 0, "ashr": 0, "sdiv": 1, "udiv": 1}
 _NEUTRAL_LEFT = {"add": 0, "mul": 1, "or": 0, "xor": 0}
 
@@ -301,8 +321,8 @@ class Function:
         """Any binary instruction; both operands have one type."""
         if x.type != y.type:
             raise TypeError(f"{op} of {x} and {y}")
-        if x.type[0] == "i" and (op in _FOLD or op in _NEUTRAL_RIGHT):
-            a, c = x.integer, y.integer
+        if (op in _FOLD or op in _NEUTRAL_RIGHT) and (x.text[0] != "%" or y.text[0] != "%"):
+            a, c = x.splat_integer, y.splat_integer
             if a is not None and c is not None and op in _FOLD:
                 return const(x.type, _FOLD[op](a, c))
             if c is not None and _NEUTRAL_RIGHT.get(op) == c:
@@ -354,16 +374,20 @@ class Function:
 
     def icmp(self, predicate: str, x: Value, y: Value | int) -> Value:
         y = self._same(x, y)
+        a, c = x.splat_integer, y.splat_integer
+        if a is not None and c is not None:
+            if predicate[0] == "u":
+                ones = (1 << bits(element(x.type))) - 1
+                a, c = a & ones, c & ones
+            return const(like(x.type, "i1"), _COMPARE[predicate.lstrip("us")](a, c))
         return self.emit(like(x.type, "i1"), f"icmp {predicate} {x.type} {x.text}, {y.text}")
 
     def fcmp(self, predicate: str, x: Value, y: Value) -> Value:
         return self.emit(like(x.type, "i1"), f"fcmp {predicate} {x.type} {x.text}, {y.text}")
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
-        if condition.text == "true" or x == y:
-            return x
-        if condition.text == "false":
-            return y
+        if (known := condition.splat_integer) is not None or x == y:
+            return y if known == 0 else x
         if x.type != y.type:
             raise TypeError(f"select of {x} and {y}")
         return self.emit(x.type, f"select {condition}, {x}, {y}")

@@ -570,7 +570,7 @@ def _scalar_load(e: Lifting, instruction: Instruction, is_buffer: bool, op: str)
     if isinstance(target, Registers):
         for i, value in enumerate(values):
             state.write_scalar(Registers(target.file, target.first + i), value)
-    elif target in (Named.VCC, Named.VCC_LO, Named.M0):
+    elif target in (Named.VCC, Named.VCC_LO, Named.VCC_HI, Named.M0):
         slot = state.mask_slot(target)
         assert slot is not None
         for i, value in enumerate(values):

@@ -11,7 +11,7 @@ from ....dtypes import DType, Kind
 from ....ir.ops import arith
 from ....llvmtext import Value, bits, const, element, like
 from .context import Context, lowers
-from .convert_dtype import unfused
+from .convert_dtype import narrow
 from .floatmod import float_divmod
 from .integer import floor_divide, remainder
 from .parts import in_parts
@@ -29,7 +29,7 @@ def to_float(cx: Context, x: Value) -> Value:
 
 def round_to(cx: Context, x: Value, type_: str) -> Value:
     """Back to `type_` after `widen` or `to_float`."""
-    return cx.f.cast("fptrunc", x, type_) if x.type != type_ else x
+    return narrow(cx, x, type_) if x.type != type_ else x
 
 
 # ---- one operand -------------------------------------------------------------------------------------------------------------
@@ -91,10 +91,7 @@ def lower_arithmetic(cx: Context, op: arith.Binary) -> None:
 @lowers(arith.Div)
 def lower_div(cx: Context, op: arith.Div) -> None:
     x, y = cx.get(op.lhs), cx.get(op.rhs)
-    quotient = cx.f.binary("fdiv", to_float(cx, x), to_float(cx, y))
-    if element(x.type) == "half" and not y.text.startswith("%"):  # by a constant, LLVM multiplies
-        quotient = unfused(cx, quotient)
-    cx.set(op.result, round_to(cx, quotient, x.type))
+    cx.set(op.result, round_to(cx, cx.f.binary("fdiv", to_float(cx, x), to_float(cx, y)), x.type))
 
 
 @lowers(arith.FloorDiv, arith.Mod)
@@ -134,7 +131,7 @@ def lower_shift(cx: Context, op: arith.Shl | arith.Shr) -> None:
     f, x, count = cx.f, cx.get(op.lhs), cx.get(op.rhs)
     width = bits(element(x.type))
     signed = isinstance(op, arith.Shr) and op.lhs.tile.dtype.is_signed
-    if (known := splat_integer(count)) is not None:
+    if (known := count.splat_integer) is not None:
         known &= (1 << width) - 1
         if signed:
             result = f.ashr(x, min(known, width - 1))
@@ -150,17 +147,6 @@ def lower_shift(cx: Context, op: arith.Shl | arith.Shr) -> None:
         shifted = f.shl(x, masked) if isinstance(op, arith.Shl) else f.lshr(x, masked)
         result = f.select(inside, shifted, const(x.type, 0))
     cx.set(op.result, result)
-
-
-def splat_integer(x: Value) -> int | None:
-    """The integer that a constant, or every element of a constant vector, is; None for anything else."""
-    if x.type[0] == "i":
-        return x.integer
-    if x.text == "zeroinitializer":
-        return 0
-    if x.text.startswith("splat (i"):
-        return Value(element(x.type), x.text[:-1].rsplit(" ", 1)[1]).integer
-    return None
 
 
 # ---- comparisons and choice --------------------------------------------------------------------------------------------------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ....llvmtext import Value, const, element
+from ....llvmtext import Value, const
 from .context import Context
 
 
 def _power(y: Value) -> int | None:
     """log2 of a constant divisor that is a power of two."""
-    text = y.text[:-1].rsplit(" ", 1)[1] if y.text.startswith("splat (i") else y.text
-    known = Value(element(y.type), text).integer
+    known = y.splat_integer
     return known.bit_length() - 1 if known is not None and known > 0 and known & (known - 1) == 0 else None
 
 
@@ -45,4 +44,5 @@ def remainder(cx: Context, x: Value, y: Value, signed: bool) -> Value:
 
 def _size(cx: Context, x: Value) -> Value:
     """|x| as an unsigned number, which the lowest integer's is too."""
-    return cx.f.intrinsic("abs", [x, const("i1", 0)])
+    known = x.splat_integer
+    return cx.f.intrinsic("abs", [x, const("i1", 0)]) if known is None else const(x.type, abs(known))
