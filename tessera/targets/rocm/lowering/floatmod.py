@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ....llvmtext import Value, const, element, like
 from .context import Context
-from .parts import each
+from .parts import copysign, each
 
 DIGITS = {"float": 20, "double": 42}
 """Brought down at a time. v_rcp_f32 is within 1 ulp (2^-23 here) and v_rcp_f64, after a step of Newton, within 2^-45: a / b, below
@@ -31,7 +31,7 @@ def _floor_divide(cx: Context, x: Value, y: Value) -> Value:
     floor = f.intrinsic("floor", [exact])
     floor = f.select(f.fcmp("ogt", f.binary("fsub", exact, floor), const(x.type, 0.5)), f.binary("fadd", floor, one), floor)
     plain = f.binary("fdiv", x, y)
-    result = f.select(f.fcmp("une", exact, zero), floor, f.intrinsic("copysign", [zero, plain]))
+    result = f.select(f.fcmp("une", exact, zero), floor, copysign(cx, zero, plain))
     return f.select(f.fcmp("oeq", y, zero), plain, result)
 
 
@@ -40,7 +40,7 @@ def _remainder(cx: Context, x: Value, y: Value) -> Value:
     f, zero = cx.f, const(x.type, 0.0)
     rest = _fmod(cx, x, y)
     moved = f.select(_wrong_sign(cx, rest, y), f.binary("fadd", rest, y), rest)
-    return f.select(f.fcmp("oeq", rest, zero), f.intrinsic("copysign", [zero, y]), moved)
+    return f.select(f.fcmp("oeq", rest, zero), copysign(cx, zero, y), moved)
 
 
 def _wrong_sign(cx: Context, rest: Value, y: Value) -> Value:
@@ -85,6 +85,6 @@ def _fmod(cx: Context, x: Value, y: Value) -> Value:
         phi.add(then, loop)
     f.position(after)
 
-    result = f.select(smaller, x, f.intrinsic("copysign", [scaled(rest, j), x]))
+    result = f.select(smaller, x, copysign(cx, scaled(rest, j), x))
     regular = f.and_(f.fcmp("olt", f.intrinsic("fabs", [x]), const(x.type, float("inf"))), f.fcmp("one", y, zero))
     return f.select(regular, result, nan)

@@ -15,6 +15,13 @@ def each(cx: Context, name: str, x: Value, returns: str | None = None, overloads
     return cx.join([cx.f.intrinsic(name, [item], returns, overloads) for item in cx.split(x)])
 
 
+def copysign(cx: Context, x: Value, sign: Value) -> Value:
+    """`x` with the sign of `sign`. LLVM 22 aborts on the intrinsic for vectors of one double."""
+    if x.type != "<1 x double>":
+        return cx.f.intrinsic("copysign", [x, sign])
+    return cx.join([cx.f.intrinsic("copysign", [cx.split(x)[0], cx.split(sign)[0]])])
+
+
 def in_parts(cx: Context, build: Callable[..., Value], *operands: Value, count: int) -> Value:
     """`build(cx, …)` of the operands, elementwise; vectors of more than `count` elements go `count` elements at a time.
 
