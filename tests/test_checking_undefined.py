@@ -192,6 +192,7 @@ DEFINED = [
     "v_bfi_b32 v10, 0xffff0000, v1, v21",
     "v_lshl_or_b32 v10, v21, 16, v1",
     "v_cvt_f32_ubyte0 v10, v22",
+    "v_mov_b32 v30, v1\n  v_mad_u64_u32 v[10:11], null, v1, 12, v[30:31]",
     "v_cvt_f32_f16 v10, v21.l",
     "v_pack_b32_f16 v10, v21.l, v1.l",
     "v_add_nc_u32 v21, v21, v1\n  v_and_b32 v10, 0xffff, v21",
@@ -249,6 +250,7 @@ UNDEFINED = [
     "s_cmp_eq_u32 s30, 0\n  s_cselect_b32 s5, 3, 4\n  v_mov_b32 v10, s5",
     "s_mov_b32 s33, 7\n  s_lshl_b64 s[32:33], s[32:33], 16\n  v_mov_b32 v10, s33",
     "v_mad_u64_u32 v[10:11], null, v1, v20, 0",
+    "v_mov_b32 v30, v1\n  v_mad_u64_u32 v[10:11], null, v1, 12, v[30:31]\n  v_mov_b32 v10, v11",
 ]
 
 

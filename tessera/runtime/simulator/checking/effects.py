@@ -94,7 +94,8 @@ def _issues(name: str, writes: frozenset[int], generation: Generation) -> tuple[
         loads, lds = (Queue.FLAT_VECTOR, Queue.FLAT_LDS) if generation is Generation.GFX9 else (Queue.LOAD, Queue.LDS)
         return (loads if writes else Queue.STORE, lds)
     if name.startswith(("global_", "buffer_", "scratch_")):
-        return (Queue.LOAD if "_load_" in name or writes else Queue.STORE,)
+        # Before gfx10 one counter serves loads and stores, in order.
+        return (Queue.LOAD if "_load_" in name or writes or generation is Generation.GFX9 else Queue.STORE,)
     if name.startswith("ds_"):
         return () if name == "ds_nop" else (Queue.LDS,)
     if name.startswith(("s_load_", "s_buffer_load_", "s_memtime", "s_memrealtime", "s_dcache_")):

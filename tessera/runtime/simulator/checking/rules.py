@@ -25,6 +25,20 @@ from .shadow import ShadowState, any_bit, is_zero, zero
 Rule = Callable[["Operation"], "list[Value]"]
 RULES: dict[str, Rule] = {}
 
+COUNTED: dict[str, dict[int, int]] = {}
+"""Bits of an input that an instruction looks at, where it isn't all: of the amount of a shift, whose upper half compilers leave undefined."""
+for _counted, _names in {
+    (0, 15): "v_lshlrev_b16 v_lshrrev_b16 v_ashrrev_i16 v_pk_lshlrev_b16 v_pk_lshrrev_b16 v_pk_ashrrev_i16",
+    (0, 31): "v_lshlrev_b32 v_lshrrev_b32 v_ashrrev_i32",
+    (0, 63): "v_lshlrev_b64 v_lshrrev_b64 v_ashrrev_i64",
+    (1, 31): "v_bfe_u32 v_bfe_i32 v_lshl_add_u32 v_lshl_or_b32 s_lshl_b32 s_lshr_b32 s_ashr_i32 s_bitcmp0_b32 s_bitcmp1_b32",
+    (1, 63): "s_lshl_b64 s_lshr_b64 s_ashr_i64",
+    (2, 31): "v_bfe_u32 v_bfe_i32 v_add_lshl_u32 v_alignbit_b32",
+    (2, 3): "v_alignbyte_b32",
+}.items():
+    for _name in _names.split():
+        COUNTED.setdefault(_name, {})[_counted[0]] = _counted[1]
+
 
 def rule(*mnemonics: str) -> Callable[[Rule], Rule]:
     """Register the rule of some mnemonics."""
@@ -133,8 +147,10 @@ class Operation:
         for index in indices or range(len(self.inputs)):
             if self.semantic.inputs[index] in IMPLIED_INPUTS - {"scc", "m0"}:
                 continue
+            counted = COUNTED.get(self.semantic.mnemonic, {}).get(index)
             for part in _flat(self.inputs[index]):
-                found = self.either(found, self.lanes(any_bit(self.template.state, part)))
+                looked_at = part if counted is None or is_zero(part) else self.f.and_(part, counted)
+                found = self.either(found, self.lanes(any_bit(self.template.state, looked_at)))
         return found if found is not None else self.lanes(zero("i1"))
 
     def lanes(self, flag: Value) -> Value:
@@ -421,6 +437,17 @@ def _mul24_rule(o: Operation) -> list[Value]:
 @rule("v_mad_u32_u24", "v_mad_i32_i24")
 def _mad24_rule(o: Operation) -> list[Value]:
     return [o.upwards(o.either(o.either(_low24(o, 0), _low24(o, 1)), o.s(2)))]
+
+
+@rule("v_mad_u64_u32", "v_mad_i64_i32")
+def _wide_mad_rule(o: Operation) -> list[Value]:
+    """x * y + z with a z of 64 bits, whose upper half compilers leave undefined where they use the lower half of the result only."""
+    factors, addend = o.either(o.s(0), o.s(1)), o.s(2)
+    if factors.type.startswith("i"):
+        factors = o.f.splat(factors, o.wave)
+    wide = zero(addend.type) if is_zero(factors) else o.f.cast("zext", factors, addend.type)
+    either = o.either(wide, addend)
+    return [o.upwards(either), any_bit(o.template.state, either)]
 
 
 # ---- moving bits ------------------------------------------------------------------------------------------------------------------------
