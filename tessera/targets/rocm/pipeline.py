@@ -15,10 +15,11 @@ from .assign import assign
 from .barriers import barriers
 from .expand import expand
 from .fences import fences
+from .limits import limits
 from .prefetch import prefetch
 from .select import select
 from .stage import stage
 
 Pass = Callable[[Kernel, Arch], None]
 
-ROCM_PASSES: tuple[Pass, ...] = (select, assign, stage, prefetch, fences, expand, allocate, barriers)
+ROCM_PASSES: tuple[Pass, ...] = (select, assign, limits, stage, prefetch, fences, expand, allocate, barriers)
