@@ -44,7 +44,7 @@ def check(text: str, arrays: list[np.ndarray]) -> str:
         address = a.__array_interface__["data"][0]
         kernarg += np.array([address, *a.shape, *a.strides], np.int64).tobytes()
         buffers.append(engine.Buffer(f"p{index}", address, a.nbytes))
-    program = engine.prepare(code)
+    program = engine.prepare(code, check=True)
     program.run((1, 1, 1), (32 * kernel.num_waves, 1, 1), kernarg, buffers, check=True)
     for have, wanted in zip(got, want, strict=True):
         assert same(have, wanted), (have, wanted)
