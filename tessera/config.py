@@ -5,14 +5,39 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .errors import ConfigError
+
 
 def _flag(name: str) -> bool:
     return os.environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
+def _integer(name: str, default: int, lowest: int) -> int:
+    """An integer of at least `lowest`; unset and empty mean the default. Raises ConfigError for anything else."""
+    text = os.environ.get(name)
+    if not text or not text.strip():
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = lowest - 1
+    if value < lowest:
+        raise ConfigError(f"{name}={text!r}: it takes an integer of {lowest} or more; unset, it is {default:,}")
+    return value
+
+
 def default_arch() -> str:
     """TESSERA_ARCH: what is compiled for where neither a device nor an argument says (gfx1151)."""
-    return os.environ.get("TESSERA_ARCH", "gfx1151")
+    return os.environ.get("TESSERA_ARCH") or "gfx1151"
+
+
+def arch_origin() -> str:
+    """The variable that says which arch is compiled for where no argument does, with its value; "" where it is the default."""
+    for name in ("TESSERA_DEVICE", "TESSERA_ARCH"):
+        text = os.environ.get(name)
+        if text and (name == "TESSERA_ARCH" or ":gfx" in text):
+            return f"{name}={text}"
+    return ""
 
 
 def device() -> str | None:
@@ -46,13 +71,17 @@ def simulator_check() -> bool:
 
 
 def simulator_threads() -> int:
-    """TESSERA_SIM_THREADS: threads of the simulator; 0 is one a core."""
-    return int(os.environ.get("TESSERA_SIM_THREADS", "0"))
+    """TESSERA_SIM_THREADS: threads of the simulator; 0 is one a core. Raises ConfigError for what is no count."""
+    return _integer("TESSERA_SIM_THREADS", 0, 0)
 
 
 def simulator_max_instructions() -> int:
-    """TESSERA_SIM_MAX_INSTRUCTIONS: wave instructions per workgroup after which a launch counts as run away."""
-    return int(os.environ.get("TESSERA_SIM_MAX_INSTRUCTIONS", str(10**10)))
+    """TESSERA_SIM_MAX_INSTRUCTIONS: wave instructions per workgroup after which a launch counts as run away.
+
+    The default, 10**9, takes the simulator about a second of one simple loop. One workgroup that did all of a product of 4096 x 4096
+    matrices would take a tenth of it. Raises ConfigError for what is no count.
+    """
+    return _integer("TESSERA_SIM_MAX_INSTRUCTIONS", 10**9, 1)
 
 
 def host_features() -> str | None:

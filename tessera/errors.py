@@ -7,10 +7,14 @@ expression, and the chain of calls by which a helper was reached.
 from __future__ import annotations
 
 import linecache
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Location:
         start = len(raw[: self.column].decode(errors="replace"))
         same_line = self.end_line in (0, self.line)
         stop = len(raw[: self.end_column].decode(errors="replace")) if same_line and self.end_column > self.column else len(text)
+        if not self.column and not self.end_column:  # only the line is known
+            start = len(text) - len(text.lstrip())
         number = str(self.line)
         pad = " " * len(number)
         return f" {number} | {text}\n {pad} | {' ' * start}{'^' * max(1, stop - start)}"
@@ -105,6 +111,10 @@ class LaunchError(TesseraError):
     """The arguments, the grid or the device don't fit the kernel, or the launch failed."""
 
 
+class ConfigError(TesseraError, ValueError):
+    """An environment variable that Tessera reads has a value that can't be used."""
+
+
 class ExecutorUnavailableError(TesseraError):
     """The executor asked for isn't registered, or can't run here."""
 
@@ -148,6 +158,17 @@ class UnsupportedInstructionError(SimulatorError):
 
 class TesseraWarning(UserWarning):
     """Something that works but not as well as it could, such as registers that spill."""
+
+
+def warn(message: str, location: Location | None = None) -> None:
+    """Issue a TesseraWarning at a location, or else at the line outside of Tessera that led here."""
+    if location is not None:
+        warnings.warn_explicit(message, TesseraWarning, location.file, location.line)
+        return
+    level, frame = 2, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, TesseraWarning, stacklevel=level)
 
 
 class CompilerBug(TesseraError):

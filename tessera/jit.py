@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import types
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,17 +20,18 @@ import numpy as np
 from . import config, dtypes
 from .dtypes import DType
 from .errors import (
+    ConfigError,
     KernelError,
     KernelSyntaxError,
     KernelTypeError,
     LaunchError,
     ResourceError,
     TesseraError,
-    TesseraWarning,
     UnsupportedArchError,
+    warn,
 )
 from .frontend.captures import Captures, freeze
-from .frontend.parameters import Array, Signature, python_type
+from .frontend.parameters import Array, Signature, elsewhere, python_type
 from .frontend.source import read_lines
 from .frontend.staging import Scalar, Spec, trace
 from .ir import passes
@@ -126,6 +126,10 @@ class CompiledKernel:
         """`compiled[grid](a, b, c)`: launch with run-time arguments."""
 
         def start(*args: Any, **kwargs: Any) -> LaunchResult:
+            known = {parameter.name for parameter in self.artifact.parameters}
+            for name in kwargs:
+                if name not in known and (hint := elsewhere(name)):
+                    raise LaunchError(f"kernel {self.artifact.kernel_name!r} has no parameter {name!r}{hint}")
             if args and kwargs:
                 raise LaunchError("a compiled kernel takes its run-time arguments in order or by name, not both")
             return run_launch(self.artifact, grid, kwargs or args)
@@ -178,8 +182,7 @@ class JitFunction:
 
         def start(*args: Any, **kwargs: Any) -> LaunchResult:
             values = self.signature.bind(args, kwargs)
-            device = current_device()
-            compiled, given = self._specialize(values, device.arch or config.default_arch())
+            compiled, given = self._specialize(values, None)
             return run_launch(compiled.artifact, grid, given)
 
         return start
@@ -192,7 +195,9 @@ class JitFunction:
         ResourceError.
         """
         values = self.signature.bind(args, kwargs)
-        return self._specialize(values, (current_device().arch or config.default_arch()) if arch is None else arch)[0]
+        if arch is not None and not isinstance(cast(object, arch), str):
+            raise UnsupportedArchError(f"arch is {arch!r:.60}; it is one name, such as 'gfx1151': compile once for each arch")
+        return self._specialize(values, arch)[0]
 
     def cache_info(self) -> CacheInfo:
         """How often this kernel was compiled, and found compiled."""
@@ -206,9 +211,11 @@ class JitFunction:
 
     # ---- specialisation
 
-    def _specialize(self, values: Sequence[Any], arch: str) -> tuple[CompiledKernel, list[Any]]:
-        """The compiled kernel for these arguments, and the run-time arguments as a launch takes them."""
+    def _specialize(self, values: Sequence[Any], asked: str | None) -> tuple[CompiledKernel, list[Any]]:
+        """The compiled kernel for these arguments, and the run-time arguments as a launch takes them. `asked` is an arch, or None for the
+        current device's."""
         constexprs = self.signature.constexprs
+        arch = (current_device().arch or config.default_arch()) if asked is None else asked
         key: list[Hashable] = [arch]
         given: list[Any] = []
         arrays: list[tuple[str, ArrayView | Array]] = []
@@ -231,8 +238,13 @@ class JitFunction:
                     self._hits += 1
                     return compiled, given
                 break
-        with self._lock:
-            return self._compile(found, values, arch, arrays), given
+        try:
+            with self._lock:
+                return self._compile(found, values, arch, arrays), given
+        except UnsupportedArchError as error:
+            if asked is None and (origin := config.arch_origin()):
+                raise UnsupportedArchError(f"{origin}: {error.message}", error.location) from None
+            raise
 
     def _compile(self, key: Hashable, values: Sequence[Any], arch: str, arrays: list[tuple[str, ArrayView | Array]]) -> CompiledKernel:
         specs, constants = self._specs(values)
@@ -256,11 +268,9 @@ class JitFunction:
         entry.variants[flags] = compiled
         self._compiles += 1
         if self._compiles == STORM:
-            warnings.warn(
+            warn(
                 f"kernel {self.__name__!r} has been compiled {STORM} times: a constexpr or a captured variable changes from launch to "
-                "launch; pass it as an argument",
-                TesseraWarning,
-                stacklevel=4,
+                "launch; pass it as an argument"
             )
         return compiled
 
@@ -458,10 +468,9 @@ def _parameter(name: str, type_: Any, kernel: Kernel, reads: frozenset[str], wri
 
 
 def _dump(folder: Path, compiled: CompiledKernel, optimized_ir: str) -> None:
-    """Write every stage to a folder of the kernel's name and content hash."""
+    """Write every stage to a folder of the kernel's name and content hash. Raises ConfigError where that can't be written."""
     artifact = compiled.artifact
     place = folder / f"{artifact.kernel_name}.{artifact.arch}.{artifact.content_hash[:12]}"
-    place.mkdir(parents=True, exist_ok=True)
     texts = {
         "1.traced.tile.ir": compiled.tile_ir,
         "2.optimized.tile.ir": optimized_ir,
@@ -470,12 +479,25 @@ def _dump(folder: Path, compiled: CompiledKernel, optimized_ir: str) -> None:
         "5.s": compiled.assembly,
         "resources.txt": "".join(f"{name}: {value}\n" for name, value in compiled.resources.items()),
     }
-    for name, text in texts.items():
-        (place / name).write_text(text, encoding="utf-8")
-    (place / "6.hsaco").write_bytes(compiled.code_object)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (place / name).write_text(text, encoding="utf-8")
+        (place / "6.hsaco").write_bytes(compiled.code_object)
+    except OSError as error:
+        raise ConfigError(
+            f"TESSERA_DUMP={folder}: the stages of kernel {artifact.kernel_name!r} can't be written there: {error}"
+        ) from error
 
 
 # ---- the decorator -------------------------------------------------------------------------------------------------------------------
+
+_ELSEWHERE = {
+    "num_warps": ". For the waves of a workgroup write num_waves=…",
+    "num_stages": ". Loops of dots are pipelined without being asked",
+    "arch": ". An arch is chosen by kernel.compile(…, arch=…), or by TESSERA_ARCH",
+    **dict.fromkeys(("grid", "check", "counters", "executor", "device"), ". That is chosen for each launch"),
+}
 
 
 @overload
@@ -499,7 +521,7 @@ def jit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     names = tuple(Options.__dataclass_fields__)
     for name in options:
         if name not in names:
-            raise KernelTypeError(f"jit has no option {name!r}; it has {', '.join(names)}")
+            raise KernelTypeError(f"jit has no option {name!r}; it has {', '.join(names)}{_ELSEWHERE.get(name, '')}")
     chosen = Options(**options)
     chosen.check()
 

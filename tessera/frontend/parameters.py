@@ -77,7 +77,7 @@ class Signature:
         for name, value in kwargs.items():
             i = self._index.get(name)
             if i is None:
-                raise LaunchError(f"kernel {self.name!r} has no parameter {name!r}; it has {', '.join(self.names)}")
+                raise LaunchError(f"kernel {self.name!r} has no parameter {name!r}; it has {', '.join(self.names)}{elsewhere(name)}")
             if values[i] is not _MISSING:
                 raise LaunchError(f"kernel {self.name!r} got two values for {name!r}")
             values[i] = value
@@ -92,6 +92,21 @@ class Signature:
 
 
 _MISSING: Any = object()
+
+
+def elsewhere(name: str) -> str:
+    """A sentence about a keyword that is no parameter of a kernel but belongs somewhere else, or ""."""
+    if name in ("num_waves", "fp_contract", "optimize", "codegen", "target"):
+        return f". It is an option of the decorator: write @ts.jit({name}=…)"
+    if name == "num_warps":
+        return ". For the waves of a workgroup write @ts.jit(num_waves=…)"
+    if name == "num_stages":
+        return ". Loops of dots are pipelined without being asked"
+    if name == "arch":
+        return ". An arch is chosen by kernel.compile(…, arch=…), or by TESSERA_ARCH"
+    if name in ("check", "counters", "threads", "executor", "device", "stream"):
+        return f". It is an option of a launch: ts.runtime.launch(kernel.compile(…), grid, args, {name}=…)"
+    return ""
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:

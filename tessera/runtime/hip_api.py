@@ -6,6 +6,7 @@ hip-python imports without ROCm and looks for the runtime library at the first c
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -81,7 +82,7 @@ def _search() -> _Found:
     try:
         count = int(call("hipGetDeviceCount"))
     except RuntimeError as error:  # hip-python, where the library or a function of it is missing
-        return _Found(reason=_explained(f"the HIP runtime can't be loaded ({error})"))
+        return _Found(reason=_explained(f"the HIP runtime can't be loaded ({_plain(str(error))})"))
     except LaunchError as error:
         count, failures = 0, [error.message]
     else:
@@ -94,6 +95,11 @@ def _search() -> _Found:
         except (LaunchError, UnsupportedArchError, RuntimeError) as error:
             failures.append(f"hip:{index} doesn't work: {error}")
     return _Found(tuple(devices), "" if devices else _explained("; ".join(failures)))
+
+
+def _plain(text: str) -> str:
+    """An error's text without the marks of Python's bytes, in which hip-python puts what the system's loader said."""
+    return re.sub(r"""'b(['"])(.*?)\1'|\bb(['"])(.*?)\3""", lambda m: f"'{m[2]}'" if m[1] else m[4], text)
 
 
 def _explained(reason: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -41,7 +42,7 @@ def launch(
 ) -> LaunchResult:
     """Run a compiled kernel over a grid of programs.
 
-    `artifact` is an `Artifact`, or a foreign code object from `simulator.load`, which may need `kernel=` (a name) and `block=` (threads per
+    `artifact` is an `Artifact`, a compiled kernel, or a foreign code object from `simulator.load`, which may need `kernel=` (a name) and `block=` (threads per
     workgroup) where it doesn't fix them. `grid` has up to three axes; one of 0 runs nothing, after the same checks. `args` are the run-time
     arguments, in order or by name. `options` go to the executor: `check`, `counters` and `threads` to the simulator, `stream` to HIP,
     `dynamic_lds` (bytes, for foreign kernels) to either.
@@ -55,7 +56,10 @@ def launch(
     arguments = code.bind(args, blocks, threads)
     name, chosen, target = _choose(code, executor, device)
     if unknown := sorted(set(options) - chosen.options):
-        raise LaunchError(f"executor {name!r} takes no option {', '.join(unknown)}; it takes {', '.join(sorted(chosen.options)) or 'none'}")
+        takes = ", ".join(sorted(chosen.options)) or "none"
+        others = [n for n in (SIMULATOR, "rocm_wmma") if n != name and set(unknown) <= find_executor(n).options]
+        hint = f"; executor={others[0]!r} does" if others else ""
+        raise LaunchError(f"executor {name!r} takes no option {', '.join(unknown)}; it takes {takes}{hint}")
     request = LaunchRequest(code.kernel, code.arch, code.image, code.key, code.artifact, blocks, threads, arguments, target, options)
     if 0 in blocks:
         return LaunchResult(request, name, notes=("an axis of the grid is 0: nothing to run",))
@@ -153,6 +157,11 @@ def _code(artifact: object, kernel: str | None) -> _Code:
         return _Code(artifact.kernel_name, artifact.arch, artifact.code_object, artifact.content_hash, artifact)
     if isinstance(artifact, (str, bytes, os.PathLike)):
         raise LaunchError("launch takes an artifact: read a file with tessera.runtime.load, or simulator.load for a foreign code object")
+    inner = getattr(artifact, "artifact", None)
+    if isinstance(inner, Artifact):  # a compiled kernel
+        return _code(inner, kernel)
+    if isinstance(getattr(artifact, "__wrapped__", None), types.FunctionType):
+        raise LaunchError("launch takes what was compiled, not a kernel: write kernel[grid](…), or launch(kernel.compile(…), grid, args)")
     from .foreign import find_kernel
 
     code_object, found = find_kernel(artifact, kernel)

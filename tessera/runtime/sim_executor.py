@@ -44,6 +44,9 @@ class SimulatorExecutor:
         for parameter, array in request.arguments.arrays():
             if array.device != HOST:
                 raise LaunchError(f"argument {parameter.name!r} lies on {array.device}; the simulator takes host arrays")
+        threads = request.options.get("threads")
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise LaunchError(f"threads={threads!r}: the simulator takes 1 thread or more, or None for one a core")
         check = bool(request.options.get("check", config.simulator_check()))
         program = self._program(request, check)
         report = program.run(
@@ -53,7 +56,7 @@ class SimulatorExecutor:
             _buffers(request.arguments.buffers),
             counters=bool(request.options.get("counters", False)),
             check=check,
-            threads=request.options.get("threads"),
+            threads=threads,
             dynamic_lds=int(request.options.get("dynamic_lds", 0)),
         )
         return LaunchResult(request, "rocm_sim", seconds=report.seconds, counters=report.counters, fidelity=report.fidelity)

@@ -363,9 +363,13 @@ class Program:
         group = f"workgroup ({x}, {rest % grid[1]}, {rest // grid[1]})"
         kind = record.kind
         if kind is Fault.RUNAWAY:
+            running = [variant.blocks[resume].pc for status, resume in record.waves if status == 0 and resume < len(variant.blocks)]
+            location = next((place for place in map(self._line_from, running) if place is not None), None)
             return SimulatorError(
-                f"{group} of kernel {self.kernel.name!r} ran {record.address} wave instructions without ending, more than "
-                f"TESSERA_SIM_MAX_INSTRUCTIONS allows; it is likely in an endless loop: {self._whereabouts(record, variant)}"
+                f"{group} of kernel {self.kernel.name!r} ran {record.address:,} wave instructions without ending; the limit is "
+                f"{config.simulator_max_instructions():,} (TESSERA_SIM_MAX_INSTRUCTIONS raises it). It is likely in an endless loop: "
+                f"{self._whereabouts(record, variant)}",
+                location,
             )
         if kind is Fault.DEADLOCK:
             return DeadlockError(
@@ -392,6 +396,17 @@ class Program:
             message = f"{what} address 0x{record.address:x}, {_nearest(record, buffers)}"
         return MemoryFaultError(message, location, mnemonic=mnemonic, pc=record.pc)
 
+    def _line_from(self, pc: int) -> Location | None:
+        """The line of the code at a pc; where that is of no line, of the next instruction up to the jump back that has one."""
+        if self.lines is None:
+            return None
+        for instruction in self.instructions:
+            if instruction.pc >= pc:
+                location = self.lines(instruction.pc)
+                if location is not None or (instruction.target is not None and instruction.target <= pc):
+                    return location
+        return None
+
     def _whereabouts(self, record: FaultRecord, variant: _Variant) -> str:
         """Where each wave is, waves in one place together."""
         places: dict[str, list[int]] = {}
@@ -404,9 +419,7 @@ class Program:
                 text = f"waiting at the barrier at pc 0x{before.pc if before is not None else pc:x}"
             else:
                 text = f"running at pc 0x{pc:x}"
-            location = (
-                self.lines(before.pc if status == 1 and before is not None else pc) if self.lines is not None and status != 2 else None
-            )
+            location = None if status == 2 else self._line_from(before.pc if status == 1 and before is not None else pc)
             places.setdefault(text + (f" ({location})" if location is not None else ""), []).append(wave)
         return "; ".join(f"wave{'s' * (len(waves) > 1)} {', '.join(map(str, waves))} {text}" for text, waves in places.items())
 

@@ -31,7 +31,7 @@ from .helpers import Context, Fault, builds, get, helper_function, loop, put, wh
 from .lifter import Reason
 from .state import Field
 
-SLICE = 1 << 16  # wave instructions before a wave must let others run
+SLICE = 1 << 16  # wave instructions before a wave must let others run; less where the cap on run-away loops asks for it
 ROTATE = 1 << 21  # wave instructions before a workgroup must let others run
 SLOTS = 64  # workgroups that a thread may have begun
 SLOT_MEMORY = 1 << 28  # bytes that a thread's workgroups may take
@@ -57,7 +57,8 @@ class Job(IntEnum):
     STOP = 152
     PATCHES = 160  # count, then pairs (offset in the state block, Id)
     FIRST_PATCH = 168
-    SIZE = 256
+    SLICE = 256
+    SIZE = 320
 
 
 class Id(IntEnum):
@@ -144,6 +145,7 @@ def build_group(module: Module, name: str) -> None:
     f = helper_function(module, name, "i32", [("ptr", "job"), ("ptr", "g"), ("ptr", "slot")])
     job, g, slot = f.arguments
     waves, size, kernel = _job(f, job, Job.WAVES), _job(f, job, Job.STATE_SIZE), _job(f, job, Job.KERNEL, "ptr")
+    slice_ = _job(f, job, Job.SLICE)
     first = f.gep(slot, int(Slot.SIZE))
     put(f, g, Context.LDS, f.gep(first, f.mul(waves, size)))
     put(f, g, Context.SLOT, slot)
@@ -164,9 +166,9 @@ def build_group(module: Module, name: str) -> None:
         status = f.gep(state, int(Field.STATUS))
         with when(f, f.icmp("eq", f.load("i32", status, 4), _RUNNING)):
             put(f, g, Context.WAVE, wave)
-            put(f, g, Context.BUDGET, const("i64", SLICE))
+            put(f, g, Context.BUDGET, slice_)
             reason = f.emit("i32", f"call i32 {kernel.text}({state}, {g})")
-            spent = f.sub(const("i64", SLICE), get(f, g, Context.BUDGET))
+            spent = f.sub(slice_, get(f, g, Context.BUDGET))
             f.store(f.add(f.load("i64", used, 8), spent), used, 8)
             with when(f, f.icmp("ne", get(f, g, Context.FAULT, "i32"), 0), likely=False):
                 f.ret(const("i32", Verdict.STOP))
@@ -415,6 +417,7 @@ def run(launch: Launch) -> Outcome:
         Job.LDS_SIZE: lds,
         Job.SCRATCH_SIZE: scratch_wave,
         Job.MAX_INSTRUCTIONS: launch.max_instructions,
+        Job.SLICE: min(SLICE, launch.max_instructions // launch.waves + 1),
         Job.PATCHES: len(launch.patches),
     }
     for item, value in fields.items():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from ... import config, llvm
-from ...errors import CompilerBug, ResourceError, TesseraError, TesseraWarning
+from ...errors import CompilerBug, ResourceError, TesseraError, warn
 from ...ir.core import Kernel
 from ...ir.text import print_kernel
+from ...ir.types import Tile
 from ...ir.verify import verify
 from . import codeobject, resources
 from .allocate import lds_bytes
@@ -108,10 +108,18 @@ def run_passes(kernel: Kernel, arch: Arch) -> None:
 
 def _warn_of_spills(kernel: Kernel, found: resources.Resources, assembly: str) -> None:
     lines = spill_lines(assembly)
-    where = ", ".join(f"{file}:{line}" for file, line in lines[:5]) or "no line in particular"
-    warnings.warn(
+    where = ", ".join(f"{file}:{line}" for file, line in lines[:5]) or _largest_tile(kernel)
+    warn(
         f"kernel {kernel.name!r} spills {found.vgpr_spills} VGPRs and {found.sgpr_spills} SGPRs (of {found.vgprs} and {found.sgprs}), "
-        f"{found.scratch_bytes} bytes of scratch per work-item, at {where}; smaller tiles or more waves (num_waves) take fewer registers",
-        TesseraWarning,
-        stacklevel=3,
+        f"{found.scratch_bytes} bytes of scratch per work-item, at {where}; smaller tiles or more waves "
+        f"(@ts.jit(num_waves={2 * kernel.num_waves}) has twice as many) take fewer registers"
     )
+
+
+def _largest_tile(kernel: Kernel) -> str:
+    """Where LLVM names no line of the spill code: the line that makes the tile of most bytes."""
+    made = [
+        (value.tile.size * value.tile.dtype.bytes, op) for op in kernel.body.walk() for value in op.results if isinstance(value.type, Tile)
+    ]
+    _, op = max((pair for pair in made if pair[1].location is not None), key=lambda pair: pair[0], default=(0, None))
+    return f"no line that LLVM names; the largest tile is made at {op.location}" if op is not None else "no line that LLVM names"
