@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 from ....dtypes import DType, Kind
-from ....ir.ops.arith import Cast
-from ....llvmtext import Value, const, element, like
+from ....ir import core
+from ....ir.ops.arith import Cast, Div, Mul, Neg, Select
+from ....ir.ops.control import For, If, While
+from ....ir.ops.shape import Broadcast, Reshape, Splat, Transpose
+from ....llvmtext import Value, const, like
+from ..ops import ConvertLayout
 from .context import Context, lowers
+
+_MOVES = (Neg, Select, Splat, Broadcast, Reshape, Transpose, ConvertLayout)
 
 
 @lowers(Cast)
 def lower_cast(cx: Context, op: Cast) -> None:
-    cx.set(op.result, convert(cx, cx.get(op.source), op.source.tile.dtype, op.to))
+    x, source = cx.get(op.source), op.source.tile.dtype
+    if (source.short, op.to.short) == ("f32", "f16") and may_be_product(op.source):
+        x = unfused(cx, x)
+    cx.set(op.result, convert(cx, x, source, op.to))
+
+
+def unfused(cx: Context, x: Value) -> Value:
+    """A float32 product that is to be rounded to float16.
+
+    LLVM would select v_fma_mixlo_f16 with an addend of +0 for both at once, which turns -0 into +0. A product is canonical already, so that
+    asking for that costs nothing and hides it.
+    """
+    return cx.f.intrinsic("canonicalize", [x])
+
+
+def may_be_product(value: core.Value, seen: frozenset[core.Value] = frozenset()) -> bool:
+    """Whether LLVM may see a multiplication where this value comes from. Quotients by constants are among them."""
+    owner = value.owner
+    if value in seen:
+        return False
+    if not isinstance(owner, core.Op):
+        return True  # of a block: the trip before is not known here
+    seen |= {value}
+    if isinstance(owner, _MOVES):
+        return any(may_be_product(each, seen) for each in owner.operands)
+    if isinstance(owner, (For, If, While)):
+        at = owner.results.index(value)
+        blocks = (owner.then, owner.orelse) if isinstance(owner, If) else (owner.body,)
+        sources = [block.terminator.operands[at] for block in blocks]
+        if not isinstance(owner, If):
+            sources.append(owner.init[at])
+        return any(may_be_product(each, seen) for each in sources)
+    return isinstance(owner, (Mul, Div))
 
 
 def convert(cx: Context, x: Value, source: DType, to: DType) -> Value:
@@ -26,23 +64,12 @@ def convert(cx: Context, x: Value, source: DType, to: DType) -> Value:
             return _resize_float(cx, x, source, to, target)
         middle = like(x.type, "float") if to.bits == 16 else target  # 16-bit floats are reached by way of float32
         signed = source.kind is Kind.INT
-        return narrow(cx, _from_integer(cx, x, signed, middle), target) if middle != target else _from_integer(cx, x, signed, target)
+        return f.cast("fptrunc", _from_integer(cx, x, signed, middle), target) if middle != target else _from_integer(cx, x, signed, target)
     if source.is_float:
         return _saturate(cx, x, source, to, target)
     if to.bits > source.bits or source.kind is Kind.BOOL:
         return f.cast("sext" if source.kind is Kind.INT else "zext", x, target)
     return f.cast("trunc", x, target) if to.bits < source.bits else x
-
-
-def narrow(cx: Context, x: Value, target: str) -> Value:
-    """A narrower float, rounded to nearest even.
-
-    Of a product of floats and its conversion to half, LLVM would make one v_fma_mixlo_f16 with an addend of +0, which turns -0 into +0. The
-    fence, which is no instruction, keeps them apart.
-    """
-    if element(target) == "half" and element(x.type) == "float":
-        x = cx.f.intrinsic("arithmetic.fence", [x])
-    return cx.f.cast("fptrunc", x, target)
 
 
 def _from_integer(cx: Context, x: Value, signed: bool, target: str) -> Value:
@@ -54,11 +81,11 @@ def _from_integer(cx: Context, x: Value, signed: bool, target: str) -> Value:
 
 
 def _resize_float(cx: Context, x: Value, source: DType, to: DType, target: str) -> Value:
+    f = cx.f
     if (source.bits == 16 and to.bits == 16) or (source.bits == 64 and to.short == "bf16"):
-        single = like(x.type, "float")
-        x = cx.f.cast("fpext", x, single) if source.bits == 16 else narrow(cx, x, single)
-        return narrow(cx, x, target)
-    return cx.f.cast("fpext", x, target) if to.bits > source.bits else narrow(cx, x, target)
+        x = f.cast("fpext" if source.bits == 16 else "fptrunc", x, like(x.type, "float"))
+        return f.cast("fptrunc", x, target)
+    return f.cast("fpext" if to.bits > source.bits else "fptrunc", x, target)
 
 
 def _saturate(cx: Context, x: Value, source: DType, to: DType, target: str) -> Value:

@@ -11,7 +11,7 @@ from ....dtypes import DType, Kind
 from ....ir.ops import arith
 from ....llvmtext import Value, bits, const, element, like
 from .context import Context, lowers
-from .convert_dtype import narrow
+from .convert_dtype import unfused
 from .floatmod import float_divmod
 from .integer import floor_divide, remainder
 from .parts import in_parts
@@ -29,7 +29,7 @@ def to_float(cx: Context, x: Value) -> Value:
 
 def round_to(cx: Context, x: Value, type_: str) -> Value:
     """Back to `type_` after `widen` or `to_float`."""
-    return narrow(cx, x, type_) if x.type != type_ else x
+    return cx.f.cast("fptrunc", x, type_) if x.type != type_ else x
 
 
 # ---- one operand -------------------------------------------------------------------------------------------------------------
@@ -91,7 +91,10 @@ def lower_arithmetic(cx: Context, op: arith.Binary) -> None:
 @lowers(arith.Div)
 def lower_div(cx: Context, op: arith.Div) -> None:
     x, y = cx.get(op.lhs), cx.get(op.rhs)
-    cx.set(op.result, round_to(cx, cx.f.binary("fdiv", to_float(cx, x), to_float(cx, y)), x.type))
+    quotient = cx.f.binary("fdiv", to_float(cx, x), to_float(cx, y))
+    if element(x.type) == "half" and y.is_constant:  # by a constant, LLVM multiplies
+        quotient = unfused(cx, quotient)
+    cx.set(op.result, round_to(cx, quotient, x.type))
 
 
 @lowers(arith.FloorDiv, arith.Mod)
