@@ -106,8 +106,8 @@ def ulps(actual: np.ndarray, exact: np.ndarray) -> np.ndarray:
             limit = Decimal(_largest(name)) * (1 + Decimal(ROUNDOFF[name]) / 2)
             found[i] = 0 if abs(true) >= limit and (got > 0) == (true > 0) else np.inf
         else:
-            power = math.floor(math.log2(abs(want))) if abs(want) > 1e-320 else -1074
-            unit = max(2 * ROUNDOFF[name] * 2.0**power, SMALLEST[name])
+            size = min(abs(float(want)), _largest(name))
+            unit = max(math.ldexp(ROUNDOFF[name], math.frexp(size)[1]), SMALLEST[name])
             found[i] = abs(Decimal(got) - true) / Decimal(unit)
     return found
 
