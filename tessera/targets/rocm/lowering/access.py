@@ -20,7 +20,7 @@ that aren't negative and a tile that spans less than 2**31 bytes, which a unifor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -258,6 +258,30 @@ class Address(NamedTuple):
     uniform: Value
 
 
+def moving_gate(cx: Context, plans: Sequence[Plan]) -> Value:
+    """A number (i32) that is negative where `moving_addresses` of all plans may be used: one test for all that start at one place."""
+    f = cx.f
+    grouped: dict[IRValue, list[tuple[Axis, Value]]] = {}
+    for plan in plans:
+        for axis, limit in plan.bounds():
+            grouped.setdefault(axis.offset, []).append((axis, limit))
+    result: Value | None = None
+    for bounds in grouped.values():
+        axis, lowest = bounds[0]
+        for other, limit in bounds[1:]:
+            if other.small != axis.small:  # limits of different widths
+                inside = other.below(limit)
+                result = inside if result is None else f.and_(result, inside)
+            elif limit != lowest:
+                depth = max(0, axis.depth - 1)
+                lowest = cx.cached(depth, ("lower of", lowest, limit), lambda x=lowest, y=limit: f.intrinsic("umin", [x, y]))
+        inside = axis.below(lowest)
+        result = inside if result is None else f.and_(result, inside)
+    if result is None:
+        raise ValueError("no axis moves")
+    return result
+
+
 class Plan:
     """The addresses of one load or store."""
 
@@ -276,37 +300,40 @@ class Plan:
 
     # Which way to go.
 
-    def gate(self, *, moving: bool) -> Value | None:
-        """A number (i32) that is negative where groups of the full width, and `moving` addresses, may be used; None for always.
+    def gate(self) -> Value | None:
+        """A number (i32) that is negative where groups of the full width may be used; None for always."""
+        result = None if self.array.type.small else self.reachable()
+        for axis in self.axes:
+            if axis.contiguous and self.width > 1:
+                uncut = self.cx.cached(axis.depth, ("uncut", self), lambda a=axis: a.uncut(self.width))
+                result = uncut if result is None else self.cx.f.and_(result, uncut)
+        return result
 
-        What doesn't change in the loop is folded into a limit, so that each moving axis costs one subtraction.
+    def bounds(self) -> list[tuple[Axis, Value]]:
+        """`moving_addresses` may be used where the tile's start along each of these axes is below a limit (`Axis.below`).
+
+        What doesn't change in the loop is folded into the first limit, so that each moving axis costs one subtraction.
         """
         f, cx = self.cx.f, self.cx
-        result = None if self.array.type.small else self.reachable()
         settled: list[Value] = []
         depth = 0
-        if moving and self.array.type.small:
+        if self.array.type.small:
             settled += [forward for axis in self.moving if (forward := self._forward(axis)) is not None]
-        for axis in self.axes:
-            if not axis.contiguous or self.width == 1 or (moving and axis in self.moving):
-                continue
-            uncut = cx.cached(axis.depth, ("uncut", self), lambda a=axis: a.uncut(self.width))
-            if moving:
-                settled.append(uncut)
+        else:
+            settled.append(self.reachable())
+        for axis in self.resting:
+            if axis.contiguous and self.width > 1:
+                settled.append(cx.cached(axis.depth, ("uncut", self), lambda a=axis: a.uncut(self.width)))
                 depth = max(depth, axis.depth)
-            else:
-                result = uncut if result is None else f.and_(result, uncut)
 
-        def bound() -> Value:
+        def first() -> Value:
             limit = self.moving[0].limit()
             for sign in settled:
                 limit = f.select(f.icmp("slt", sign, 0), limit, const(limit.type, 0))
             return limit
 
-        for axis in self.moving if moving else ():
-            inside = axis.below(axis.limit() if axis is not self.moving[0] else cx.cached(depth, ("bound", self), bound))
-            result = inside if result is None else f.and_(result, inside)
-        return result
+        limits = [cx.cached(depth, ("bound", self), first), *(axis.limit() for axis in self.moving[1:])]
+        return list(zip(self.moving, limits, strict=True))
 
     def _forward(self, axis: Axis) -> Value | None:
         """A number (i32) that is negative where the stride along `axis` isn't; None where that is known."""
@@ -362,6 +389,17 @@ class Plan:
                 base = f.gep(base, f.mul(cx.get(axis.offset), array.steps[axis.index]))
             return base
 
+        def words(base: Value) -> tuple[Value, Value]:
+            whole = f.cast("ptrtoint", base, "i64")
+            return f.cast("trunc", whole, "i32"), f.cast("trunc", f.and_(f.lshr(whole, 32), 0xFFFF), "i32")
+
+        if array.type.small and (moving or cx.floor):
+            low, high = cx.once(("words", id(array)), lambda: words(cx.once(("lowest", id(array)), lowest)))
+            size = const("i32", OUTSIDE) if gate is None else f.and_(gate, OUTSIDE)
+            if not moving:
+                low, high = cx.uniform(low), cx.uniform(high)
+            whole = f.bitcast(f.build([low, high, size, const("i32", cx.arch.buffer_flags)]), "i128")
+            return f.cast("inttoptr", whole, "ptr addrspace(8)")
         if array.type.small:
             base = cx.once(("lowest", id(array)), lowest)
             return make(base) if gate is not None else cx.once(("descriptor", id(array)), lambda: make(base))
@@ -460,7 +498,7 @@ class Plan:
             return f.add(others[0].checked(group.at[others[0].index]), masked.first())
 
         if len(others) == 1 and masked.contiguous and masked.nonnegative:  # the constant is part of the instruction: it can't wrap
-            offset = f.add(cx.cached(cx.current_depth, ("masked", id(self), group.at[others[0].index]), shared), rest)
+            offset = f.add(cx.cached(cx.current_depth, ("masked", self, group.at[others[0].index]), shared), rest)
         else:
             offset = self._sum([f.add(masked.first(), rest), *(axis.checked(group.at[axis.index]) for axis in others)])
         return Address(offset, const("i32", 0))
@@ -489,6 +527,6 @@ class Plan:
         inside, offset = self.guard if self.guard is not None else const("i1", 1), const("i64", 0)
         for axis, at in zip(self.axes, group.at, strict=True):
             place = f.add(step, at) if step is not None and axis.contiguous else const("i32", at)
-            ok, along = cx.cached(cx.current_depth, ("pointer", id(self), axis.index, place), lambda a=axis, p=place: a.far(p))
+            ok, along = cx.cached(cx.current_depth, ("pointer", self, axis.index, place), lambda a=axis, p=place: a.far(p))
             inside, offset = f.and_(inside, ok), f.add(offset, along)
         return inside, f.gep(self.array.base, offset)

@@ -84,6 +84,8 @@ class Context:
     floor: int = 0  # what `cached` would make at depths 1 .. floor - 1, it makes in place
     counters: dict[IRValue, For] = field(default_factory=dict[IRValue, For])  # the loops around the present place, by their counter
     short_counters: dict[IRValue, Value] = field(default_factory=dict[IRValue, Value])  # i64 counters of loops that count in 32 bits
+    ahead: list[Op] = field(default_factory=list[Op])  # the ops behind the current one in its block, the last first
+    early: set[Op] = field(default_factory=set[Op])  # ops lowered before their turn
     facts: dict[object, Any] = field(default_factory=dict[object, Any])  # what analyses found out about IR values (indices.py)
     fp_contract: bool = False
     locate: Callable[[Location | None], int | None] = field(default=lambda _: None)  # metadata number of a DILocation
@@ -304,10 +306,16 @@ def concatenate(f: Function, pieces: Sequence[Value]) -> Value:
 
 def lower_block(cx: Context, block: Block) -> Op:
     """Lower the ops of a block up to its terminator, which is returned."""
-    for op in block.ops[:-1]:
+    ahead = cx.ahead
+    cx.ahead = rest = block.ops[:-1][::-1]
+    while rest:
+        op = rest.pop()
+        if op in cx.early:
+            continue
         cx.f.debug = cx.locate(op.location)
         lower = LOWERINGS.get(type(op))
         if lower is None:
             raise CompilerBug(f"no lowering for {op.name}", op.location)
         lower(cx, op)
+    cx.ahead = ahead
     return block.terminator

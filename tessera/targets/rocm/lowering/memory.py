@@ -17,7 +17,7 @@ from ....ir.ops.memory import Extent, Load, NumPrograms, ProgramId, Store, Strid
 from ....llvmtext import Function, Value, bits, const, like, vector
 from ..layout import Layout, replicated
 from ..ops import MemoryFence, ScheduleFence
-from .access import Address, Axis, Group, Plan
+from .access import Address, Axis, Group, Plan, moving_gate
 from .context import Context, lowers
 
 _LIKELY = '!{!"branch_weights", i32 2000, i32 1}'
@@ -141,47 +141,80 @@ def _is_moving(plan: Plan) -> bool:
     return bool(plan.moving) and (plan.width > 1 or plan.layout.count <= _MOVING_LIMIT)
 
 
-@lowers(Load)
-def lower_load(cx: Context, op: Load) -> None:
-    f, dtype, layout = cx.f, op.result.tile.dtype, _layout(cx, op.result)
-    plan = Plan(cx, cx.arrays[op.array], layout, op.offsets)
-    width, found = plan.width, plan.groups(plan.width)
-    other = cx.get(op.other)
-    fill = None if other.text in ("0", "0.0", "false") else other
+class _Loading:
+    """One load being lowered. Its groups of registers are raw bytes until `finish`."""
 
-    def groups(*, moving: bool) -> list[Value]:
-        gate = plan.gate(moving=moving)
-        addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
+    def __init__(self, cx: Context, op: Load) -> None:
+        self.cx, self.op = cx, op
+        self.dtype = op.result.tile.dtype
+        self.plan = Plan(cx, cx.arrays[op.array], _layout(cx, op.result), op.offsets)
+        self.width = self.plan.width
+        self.found = self.plan.groups(self.width)
+        other = cx.get(op.other)
+        self.fill = None if other.text in ("0", "0.0", "false") else other
+
+    def groups(self, gate: Value | None, *, moving: bool) -> list[Value]:
+        """Groups of the full width, where `gate` allows."""
+        plan = self.plan
+        addresses = plan.moving_addresses(self.found) if moving else plan.addresses(self.found)
         descriptor = plan.descriptor(gate, moving=moving)
-        usual = [_buffer_load(cx, descriptor, at, dtype, width, fill) for at in addresses]
-        return _unless(cx, gate, usual, (lambda: groups(moving=False)) if moving else elements)
+        return [_buffer_load(self.cx, descriptor, at, self.dtype, self.width, self.fill) for at in addresses]
 
-    def elements() -> list[Value]:
-        small, whole = plan.array.type.small, f"i{dtype.bits * width}"
-        base, rows = plan.descriptor(), plan.rows(found) if small else []
+    def checked(self) -> list[Value]:
+        """What holds whatever the offsets are."""
+        gate = self.plan.gate()
+        return _unless(self.cx, gate, self.groups(gate, moving=False), self.elements)
+
+    def elements(self) -> list[Value]:
+        """The groups, loaded element by element."""
+        f, plan, width, bits_ = self.cx.f, self.plan, self.width, self.dtype.bits
+        small, whole = plan.array.type.small, f"i{bits_ * width}"
+        base, rows = plan.descriptor(), plan.rows(self.found) if small else []
 
         def step(index: Value, states: list[Value]) -> list[Value]:
             at = f.sub(const("i32", width - 1), index)  # the last first, so that each shifts the ones before it up
             following: list[Value] = []
-            for number, (group, state) in enumerate(zip(found, states, strict=True)):
+            for number, (group, state) in enumerate(zip(self.found, states, strict=True)):
                 if small:
-                    raw = _buffer_load(cx, base, plan.element(rows[number], group, at), dtype, 1, fill)
+                    raw = _buffer_load(self.cx, base, plan.element(rows[number], group, at), self.dtype, 1, self.fill)
                 else:
-                    raw = _pointer_load(cx, plan.array.base, *plan.pointer(group, at), dtype, fill)
-                item = f.cast("zext", f.bitcast(raw, f"i{dtype.bits}"), whole)
-                following.append(item if width == 1 else f.or_(f.shl(state, dtype.bits), item))
+                    raw = _pointer_load(self.cx, plan.array.base, *plan.pointer(group, at), self.dtype, self.fill)
+                item = f.cast("zext", f.bitcast(raw, f"i{bits_}"), whole)
+                following.append(item if width == 1 else f.or_(f.shl(state, bits_), item))
             return following
 
-        packed = _one_by_one(cx, width, [const(whole, 0)] * len(found), step)
-        return [f.bitcast(state, raw_type(dtype.bytes * width)) for state in packed]
+        packed = _one_by_one(self.cx, width, [const(whole, 0)] * len(self.found), step)
+        return [f.bitcast(state, raw_type(self.dtype.bytes * width)) for state in packed]
 
-    pieces = [from_memory(f, raw, dtype, width) for raw in groups(moving=_is_moving(plan))]
-    if not op.shape:
-        cx.set(op.result, cx.uniform(f.extract(pieces[0], 0)))
-    elif width == 1:
-        cx.set(op.result, f.build([f.extract(piece, 0) for piece in pieces]))
-    else:
-        cx.set_pieces(op.result, [(group.registers, piece) for group, piece in zip(found, pieces, strict=True)])
+    def finish(self, raws: Sequence[Value]) -> None:
+        """Record the result."""
+        cx, op = self.cx, self.op
+        pieces = [from_memory(cx.f, raw, self.dtype, self.width) for raw in raws]
+        if not op.shape:
+            cx.set(op.result, cx.uniform(cx.f.extract(pieces[0], 0)))
+        elif self.width == 1:
+            cx.set(op.result, cx.f.build([cx.f.extract(piece, 0) for piece in pieces]))
+        else:
+            cx.set_pieces(op.result, [(group.registers, piece) for group, piece in zip(self.found, pieces, strict=True)])
+
+
+@lowers(Load)
+def lower_load(cx: Context, op: Load) -> None:
+    """Loads in a loop that stand one behind the other share a gate and a branch."""
+    loads = [_Loading(cx, op)]
+    if not _is_moving(loads[0].plan):
+        loads[0].finish(loads[0].checked())
+        return
+    for following in reversed(cx.ahead):
+        if not isinstance(following, Load) or not _is_moving((loading := _Loading(cx, following)).plan):
+            break
+        loads.append(loading)
+        cx.early.add(following)
+    gate = moving_gate(cx, [load.plan for load in loads])
+    usual = [raw for load in loads for raw in load.groups(gate, moving=True)]
+    raws = iter(_unless(cx, gate, usual, lambda: [raw for load in loads for raw in load.checked()]))
+    for load in loads:
+        load.finish([next(raws) for _ in load.found])
 
 
 def _buffer_load(cx: Context, descriptor: Value, at: Address, dtype: DType, count: int, fill: Value | None) -> Value:
@@ -241,17 +274,23 @@ def lower_store(cx: Context, op: Store) -> None:
             return [to_memory(f, cx.take_one(op.source, group.registers[0]), dtype) for group in found]
         return [to_memory(f, cx.take(op.source, group.registers), dtype) for group in found]
 
-    def groups(*, moving: bool) -> list[Value]:
-        gate = plan.gate(moving=moving)
-        masked = None if moving else plan.masked(found)
+    def moving() -> list[Value]:
+        gate = moving_gate(cx, [plan])
+        plain(plan.moving_addresses(found), plan.descriptor(gate, moving=True))
+        return _unless(cx, gate, [], checked)
+
+    def checked() -> list[Value]:
+        gate = plan.gate()
+        masked = plan.masked(found)
         if masked is not None:
             _masked_stores(cx, plan, *masked, plan.descriptor(gate), dict(zip(found, pieces(), strict=True)))
         else:
-            addresses = plan.moving_addresses(found) if moving else plan.addresses(found)
-            descriptor = plan.descriptor(gate, moving=moving)
-            for raw, at in zip(pieces(), addresses, strict=True):
-                _buffer_store(cx, descriptor, at, raw)
-        return _unless(cx, gate, [], (lambda: groups(moving=False)) if moving else elements)
+            plain(plan.addresses(found), plan.descriptor(gate))
+        return _unless(cx, gate, [], elements)
+
+    def plain(addresses: list[Address], descriptor: Value) -> None:
+        for raw, at in zip(pieces(), addresses, strict=True):
+            _buffer_store(cx, descriptor, at, raw)
 
     def elements() -> list[Value]:
         plan.guard = owner(cx, layout)  # anew: it isn't kept in registers for this
@@ -272,7 +311,10 @@ def lower_store(cx: Context, op: Store) -> None:
         _one_by_one(cx, width, [f.bitcast(raw, f"i{dtype.bits * width}") for raw in pieces()], step)
         return []
 
-    groups(moving=_is_moving(plan))
+    if _is_moving(plan):
+        moving()
+    else:
+        checked()
 
 
 def _masked_stores(
