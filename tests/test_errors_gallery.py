@@ -128,7 +128,7 @@ def unknown_function_of_ts(a):
     x = ts.lod(a, 0, shape=16)
 
 
-@wrong(KernelTypeError, 'ts.load(a, 0, shape=16).mean', "a float32 tile of shape (16,) has no attribute 'mean'; it has shape, dtype, ndim, size, T, astype, reshape, transpose, sum, max, min", A)
+@wrong(KernelTypeError, 'ts.load(a, 0, shape=16).mean', "a float32 tile of shape (16,) has no attribute 'mean': write ts.sum(x, axis) / n, n being the number of elements; it has shape, dtype, ndim, size, T, astype, reshape, transpose, sum, max, min", A)
 def unknown_attribute_of_a_tile(a):
     mean = ts.load(a, 0, shape=16).mean()
 
@@ -390,9 +390,9 @@ def chain_of_tiles(a):
     y = 0 < ts.load(a, 0, shape=16) < 3
 
 
-@wrong(KernelError, 'any([n > 3, n < 1])', "a run-time bool has no value while the kernel is traced, so Python can't branch on it here; use it in an if, while, and, or, not or a conditional expression of the kernel or a helper, or in ts.where", A, 3)
+@wrong(KernelError, 'sorted([n, 1])', "a run-time bool has no value while the kernel is traced, so Python can't branch on it here; use it in an if, while, and, or, not or a conditional expression of the kernel or a helper, or in ts.where", A, 3)
 def truth_in_pythons_own_functions(a, n):
-    found = any([n > 3, n < 1])
+    found = sorted([n, 1])
 
 
 @wrong(KernelTypeError, '~(n > 3)', '~ of a Python bool is -1 or -2, which is never meant: write `not x`', A, 3)
@@ -680,7 +680,7 @@ def load_at_a_float(a):
     x = ts.load(a, 0.5, shape=16)
 
 
-@wrong(KernelTypeError, 'ts.load(a, 0, shape=16, mask=None)', "load() got an unexpected keyword argument 'mask'; load takes a, index, shape, offset, other", A)
+@wrong(KernelTypeError, 'ts.load(a, 0, shape=16, mask=None)', "load() got an unexpected keyword argument 'mask'; load takes a, index, shape, offset, other; masks aren't needed: elements outside the array are `other` (ts.where chooses inside)", A)
 def load_with_an_unknown_keyword(a):
     x = ts.load(a, 0, shape=16, mask=None)
 
@@ -710,7 +710,7 @@ def operator_on_an_array(a):
     x = a + 1
 
 
-@wrong(KernelTypeError, 'ts.store(a, 0, ts.zeros(16, ts.float64))', "a float64 tile of shape (16,) doesn't go into 'a', an array of float32, by itself: write tile.astype(a.dtype) where the loss is meant", A)
+@wrong(KernelTypeError, 'ts.store(a, 0, ts.zeros(16, ts.float64))', "a float64 tile of shape (16,) doesn't go into 'a', an array of float32, by itself: write tile.astype(a.dtype) where the loss is meant (float64 comes from ts.full of a float without dtype=, from / of integers, and from floats that meet integers)", A)
 def store_that_narrows(a):
     ts.store(a, 0, ts.zeros(16, ts.float64))
 

@@ -7,14 +7,14 @@ import builtins
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from ..dtypes import DType
 from ..errors import KernelError, KernelSyntaxError, KernelTypeError, place
-from . import arithmetic
+from . import arithmetic, hints
 from .captures import MISSING
 from .frames import Frame, Return, evaluate, finish
 from .source import Source, source_of
@@ -49,7 +49,7 @@ def invoke(frame: Frame, node: ast.AST, function: Any, args: Sequence[Any], kwar
         return invoke(frame, node, function.func, args, kwargs)
     if isinstance(function, NestedFunction):
         return run(frame, node, function, args, kwargs)
-    traced = _holds_traced(args) or _holds_traced(tuple(kwargs.values()))
+    traced = holds_traced(args) or holds_traced(tuple(kwargs.values()))
     if isinstance(function, types.FunctionType):
         if not _is_ours(function) and (traced or uses_tessera(function, frame.tracer.uses_tessera)) and source_of(function) is not None:
             return run(frame, node, function, args, kwargs)
@@ -65,39 +65,38 @@ def invoke(frame: Frame, node: ast.AST, function: Any, args: Sequence[Any], kwar
     except TypeError as error:
         if isinstance(error, KernelError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise
-        raise KernelTypeError(f"{error}{_takes(function)}", frame.locate(node)) from error
+        raise KernelTypeError(f"{error}{_takes(function, str(error))}", frame.locate(node)) from error
 
 
 def _hashable(value: object) -> bool:
     return type(value).__hash__ is not None
 
 
-def _takes(function: Any) -> str:
-    """A clause about a function's parameters."""
+def _takes(function: Any, message: str) -> str:
+    """A clause about a function's parameters, and about a keyword that it doesn't take."""
     if not isinstance(function, types.FunctionType) or not _is_ours(function):
         return ""
     names = [str(p).split(":")[0].split("=")[0].strip() for p in inspect.signature(function).parameters.values()]
-    return f"; {function.__name__} takes {', '.join(names)}"
+    return f"; {function.__name__} takes {', '.join(names)}{hints.keyword(function.__name__, message)}"
 
 
 def _is_ours(function: types.FunctionType) -> bool:
     return (function.__module__ or "").startswith(__package__ or "tessera.frontend")
 
 
-def _holds_traced(value: Any, depth: int = 4) -> bool:
+def holds_traced(value: Any, depth: int = 4) -> bool:
+    """Whether a value is, or holds, a run-time value."""
     if isinstance(value, (TileValue, ArrayValue, NestedFunction)):
         return True
     if not depth or isinstance(value, (int, float, str, DType)) or value is None:
         return False
     if isinstance(value, (tuple, list)):
-        return any(_holds_traced(item, depth - 1) for item in cast("tuple[Any, ...]", value))
+        return any(holds_traced(item, depth - 1) for item in cast("tuple[Any, ...]", value))
     if isinstance(value, dict):
-        return any(_holds_traced(item, depth - 1) for item in cast("dict[Any, Any]", value).values())
+        return any(holds_traced(item, depth - 1) for item in cast("dict[Any, Any]", value).values())
     fields = getattr(value, "__dict__", None)
     return (
-        isinstance(fields, dict)
-        and not isinstance(value, (type, types.ModuleType, types.FunctionType))
-        and _holds_traced(fields, depth - 1)
+        isinstance(fields, dict) and not isinstance(value, (type, types.ModuleType, types.FunctionType)) and holds_traced(fields, depth - 1)
     )
 
 
@@ -237,15 +236,22 @@ _HINTS: dict[Any, str] = {
     repr: "a run-time value has no text while the kernel is traced",
     enumerate: "enumerate needs a Python sequence: loop over range and load a tile in each trip",
 }
-_SPECIAL_NAMES: frozenset[Any] = frozenset([*_NO_BUILTIN, *_HINTS, min, max])
+_SPECIAL_NAMES: frozenset[Any] = frozenset([*_NO_BUILTIN, *_HINTS, min, max, any, all])
 
 
 def _special(frame: Frame, node: ast.AST, function: Any, args: Sequence[Any], traced: bool) -> Any:
     """What a built-in function gives in a kernel, or MISSING where it runs as it stands."""
     if function in _NO_BUILTIN:
         raise frame.error(node, _NO_BUILTIN[function])
-    if not traced:
+    if function in (min, max, any, all) and len(args) == 1 and isinstance(args[0], Iterator):  # a comprehension
+        args = (list(cast("Iterator[Any]", args[0])),)
+        traced = holds_traced(args)
+        if not traced:
+            return function(*args)
+    if not traced or (function is enumerate and not isinstance(args[0], (TileValue, ArrayValue))):
         return MISSING
+    if function in (any, all):
+        return _any_or_all(frame, node, function, args)
     if function in _HINTS:
         if function is bool and isinstance(args[0], TileValue) and not args[0].shape:
             frame.place(node)
@@ -271,6 +277,26 @@ def _extremum(frame: Frame, node: ast.AST, function: Callable[..., Any], args: S
             else (item < result if function is min else item > result)
         )
         result = arithmetic.where(smaller, item, result) if isinstance(smaller, TileValue) else item if smaller else result
+    return result
+
+
+def _any_or_all(frame: Frame, node: ast.AST, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Python's any and all of scalars, all of which are known to have been evaluated."""
+    name = function.__name__
+    if len(args) != 1 or isinstance(args[0], (TileValue, ArrayValue)):
+        of_tile = "max" if function is any else "min"
+        raise frame.error(node, f"{name}() takes a Python sequence of scalars: for a tile write ts.{of_tile}(x != 0)", KernelTypeError)
+    frame.place(node)
+    result: Any = function is all
+    for item in cast("Sequence[Any]", args[0]):
+        truth: Any = arithmetic.truth(item, name) if isinstance(item, TileValue) else bool(item)
+        if not isinstance(truth, TileValue):
+            if truth == (function is any):
+                return truth
+        elif isinstance(result, TileValue):
+            result = result & truth if function is all else result | truth
+        else:
+            result = truth
     return result
 
 

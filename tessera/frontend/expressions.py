@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +10,8 @@ from typing import Any, cast
 
 from ..dtypes import DType
 from ..errors import KernelNameError, KernelTypeError
-from . import arithmetic, regions
-from .calls import NestedFunction, invoke
+from . import arithmetic, hints, regions
+from .calls import NestedFunction, holds_traced, invoke
 from .frames import Carried, Frame, evaluate, expression
 from .promotion import as_dtype
 from .source import Source, assigned, free_names
@@ -142,6 +141,8 @@ def _compared(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Any, right: 
             raise frame.error(node, "`in` looks into Python sequences: for tiles write ts.max(x == value)", KernelTypeError)
         if isinstance(left, TileValue):
             raise frame.error(node, "`in` can't look for a run-time value: compare with each, as in (x == 1) | (x == 2)", KernelTypeError)
+        if isinstance(right, (tuple, list)) and holds_traced(right):
+            raise frame.error(node, "`in` can't look among run-time values: compare with each, as in (a == 1) | (b == 1)", KernelTypeError)
         found = operator.contains(right, left)
         return found if isinstance(op, ast.In) else not found
     if isinstance(op, (ast.Eq, ast.NotEq)) and (isinstance(left, ArrayValue) or isinstance(right, ArrayValue)):
@@ -153,7 +154,29 @@ def _compared(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Any, right: 
         and right is not None
     ):
         left, right = as_dtype(left), as_dtype(right)  # x.dtype == np.float16
+    if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)) and (holds_traced(left) or holds_traced(right)):
+        return _compared_items(frame, node, op, cast("Sequence[Any]", left), cast("Sequence[Any]", right))
     return COMPARE[type(op)](left, right)
+
+
+def _compared_items(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Sequence[Any], right: Sequence[Any]) -> Any:
+    """Tuples or lists that hold run-time values, compared item by item as Python does."""
+    if isinstance(op, (ast.Is, ast.IsNot)):
+        return COMPARE[type(op)](left, right)
+    if not isinstance(op, (ast.Eq, ast.NotEq)):
+        raise frame.error(node, "tuples of run-time values have == and != only: compare their items", KernelTypeError)
+    equal: Any = isinstance(left, tuple) == isinstance(right, tuple) and len(left) == len(right)
+    for a, b in zip(left, right, strict=False) if equal else ():
+        same = _compared(frame, node, ast.Eq(), a, b)
+        if isinstance(same, TileValue):
+            same = arithmetic.truth(same, "== of tuples")
+            equal = same & equal if isinstance(equal, TileValue) else same
+        elif not same:
+            equal = False
+            break
+    if isinstance(op, ast.Eq):
+        return equal
+    return arithmetic.logical_not(equal) if isinstance(equal, TileValue) else not equal
 
 
 @expression(ast.IfExp)
@@ -189,10 +212,14 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Any:
 
 def _no_attribute(frame: Frame, node: ast.Attribute, owner: Any, error: AttributeError) -> Exception:
     if isinstance(owner, TileValue):
-        return frame.error(node, f"{describe(owner)} has no attribute {node.attr!r}; it has {', '.join(_TILE_ATTRIBUTES)}", KernelTypeError)
-    close = difflib.get_close_matches(node.attr, dir(owner), 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return frame.error(node, f"{error}{hint}", KernelNameError)
+        return frame.error(
+            node,
+            f"{describe(owner)} has no attribute {node.attr!r}{hints.attribute(node.attr)}; it has {', '.join(_TILE_ATTRIBUTES)}",
+            KernelTypeError,
+        )
+    if isinstance(owner, types.ModuleType) and owner.__name__ == "tessera" and (missing := hints.function(node.attr)):
+        return frame.error(node, missing, KernelNameError)
+    return frame.error(node, f"{error}{hints.close(node.attr, dir(owner))}", KernelNameError)
 
 
 @expression(ast.Subscript)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from .. import errors
 from ..errors import KernelError, KernelNameError, KernelSyntaxError, Location
+from . import hints
 from .captures import MISSING
 from .source import Source
 from .tracer import Tracer
@@ -146,8 +146,7 @@ class Frame:
         if name in self.source.locals:
             return f"{name!r} is used before it is assigned"
         known = {*self.vars, *self.cells, *self.globals, *dir(builtins)}
-        close = difflib.get_close_matches(name, known, 1)
-        return f"the name {name!r} is not defined" + (f"; did you mean {close[0]!r}?" if close else "")
+        return f"the name {name!r} is not defined{hints.close(name, known)}"
 
     def write(self, name: str, value: Any, node: ast.AST) -> None:
         """Assign a variable."""

@@ -217,6 +217,12 @@ def _element(a: values.ArrayValue, key: Any) -> list[values.TileValue | int]:
     for item in items:
         if isinstance(item, values.TileValue) and item.shape:
             raise KernelTypeError(f"{a.name}[…] takes scalars, not {values.describe(item)}: a tile of indices is not available")
+    if len(items) != a.ndim and a.ndim > 1:
+        zeros, extents = ", ".join("0" * a.ndim), ", ".join(("1",) * (a.ndim - 1) + ("N",))
+        raise KernelTypeError(
+            f"{a.name}[…] reads one element, and takes an index for each of the {a.ndim} axes of {a.name!r}, not {len(items)}; for a row "
+            f"write ts.load({a.name}, ({zeros}), shape=({extents}))"
+        )
     at = _position(a, key, f"the index of {a.name}[…]")
     for axis, item in enumerate(at):
         if isinstance(item, int) and item < 0:
@@ -264,6 +270,9 @@ def store(a: Any, index: Any = None, tile: Any = None, *, shape: Any = None, off
     tracer().block.ops.append(ops.Store(a.value, offsets, source.value))
 
 
+_FLOAT64 = " (float64 comes from ts.full of a float without dtype=, from / of integers, and from floats that meet integers)"
+
+
 def _stored(a: values.ArrayValue, tile: arithmetic.Operand) -> values.TileValue:
     """The tile in the array's dtype. Raises KernelTypeError where that could lose values."""
     if not isinstance(tile, values.TileValue):
@@ -276,6 +285,7 @@ def _stored(a: values.ArrayValue, tile: arithmetic.Operand) -> values.TileValue:
         raise KernelTypeError(
             f"{values.describe(tile)} doesn't go into {a.name!r}, an array of {a.dtype.name}, by itself: "
             f"write tile.astype({a.name}.dtype) where the loss is meant"
+            + (_FLOAT64 if tile.dtype is dtypes.float64 and not tile.weak else "")
         )
     return arithmetic.astype(tile, a.dtype)
 

@@ -173,7 +173,7 @@ def dot(a: Any, b: Any, acc: Any = None, *, fallback: Any = None, instruction: A
     """
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, values.TileValue) or side.ndim != 2:
-            raise KernelTypeError(f"dot takes tiles of two axes; {name} is {values.describe(side)}")
+            raise KernelTypeError(f"dot takes tiles of two axes; {name} is {values.describe(side)}{_two_axes(name, side)}")
         if side.dtype.kind is Kind.BOOL:
             raise KernelTypeError(f"dot takes numbers; {name} is {values.describe(side)}: cast it with .astype(ts.int8)")
     (m, k), (k2, n) = a.shape, b.shape
@@ -195,6 +195,18 @@ def dot(a: Any, b: Any, acc: Any = None, *, fallback: Any = None, instruction: A
     if instruction is not None and not isinstance(instruction, str):
         raise KernelTypeError(f"dot: instruction is a name, not {values.describe(instruction)}")
     return arithmetic.emit(Dot(a.value, b.value, acc.value, fallback=fallback or "", instruction=instruction or ""))
+
+
+def _two_axes(name: str, side: Any) -> str:
+    """How an operand of dot gets two axes."""
+    if not isinstance(side, values.TileValue) or not side.ndim:
+        return ""
+    if side.ndim == 1:
+        new = f"{name}[None, :] is a row" if name == "a" else f"{name}[:, None] is a column"
+        return f": {new}, which a matrix instruction may want padded; ts.sum(m * v, axis=1) is the product with a vector, too"
+    if side.ndim == 3 and side.shape[0] == 1:
+        return f": write {name}.reshape({side.shape[1:]})"
+    return ": there is no batched dot; give each program one of the batch, load it with an extent of 1 there, and reshape it to two axes"
 
 
 def _accumulator(a: DType, b: DType) -> DType:

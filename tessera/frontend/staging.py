@@ -22,6 +22,7 @@ from ..dtypes import DType
 from ..errors import KernelError, KernelNameError, KernelSyntaxError, KernelTypeError, KernelValueError, Location, TesseraError
 from ..ir.core import Kernel, Value
 from ..ir.ops.control import Yield
+from ..ir.ops.memory import Load, Store
 from ..ir.types import ArrayType, Tile
 from . import expressions as expressions  # registers what evaluates expressions
 from . import statements as statements  # registers what executes statements
@@ -94,10 +95,26 @@ def trace(
                 f"a kernel returns nothing, and this one returns {describe(value)}: ts.store it in an array",
                 frame.where.get("return value"),
             )
+        _warn_of_rebinding(frame, specs)
         errors.place(source.location(source.node))
         tracer.body.ops = [*tracer.prologue.ops, *tracer.body.ops, Yield(())]
     kernel = Kernel(re.sub(r"\W", "_", function.__name__, flags=re.ASCII), tracer.body, frozenset(weak), num_waves)
     return Trace(kernel, tracer.captures)
+
+
+def _warn_of_rebinding(frame: Frame, specs: Mapping[str, Spec]) -> None:
+    """Warn where an array's name was given to a tile, which writes nothing, and the array is not used, or nothing is stored at all."""
+    rebound = [name for name, spec in specs.items() if isinstance(spec, ArrayType) and isinstance(frame.vars.get(name), TileValue)]
+    if not rebound:
+        return
+    accesses = [op for op in frame.tracer.body.walk() if isinstance(op, (Load, Store))]
+    used = {op.array.name for op in accesses}
+    for name in rebound:
+        if name not in used or not any(isinstance(op, Store) for op in accesses):
+            errors.warn(
+                f"{name} = … gives the name {name!r} to a tile, and leaves the array {name!r} as it is: to write to it, ts.store({name}, …)",
+                frame.where.get(name),
+            )
 
 
 def _parameter(tracer: Tracer, name: str, spec: Spec, weak: set[str]) -> TileValue | ArrayValue:

@@ -6,7 +6,7 @@ import ast
 import operator
 from typing import Any
 
-from ..errors import KernelError, KernelSyntaxError, KernelTypeError
+from ..errors import KernelError, KernelSyntaxError, KernelTypeError, warn
 from ..ir.core import Block
 from . import regions
 from .expressions import BINARY, bind_target, condition, iterate, nested, spread
@@ -15,7 +15,10 @@ from .source import assigned, returns
 from .values import ArrayValue, TileValue, describe
 
 MAX_UNROLLED = 100_000
-"""Trips of a loop that Python decides; beyond that it has surely run away."""
+"""Trips of a loop over a Python sequence; beyond that it has surely run away."""
+
+MAX_WHILE, MANY = 1_000, 100
+"""Trips of a `while` that Python decides: the most there may be, and how many of them that make code are worth a warning."""
 
 # ---- simple statements -----------------------------------------------------------------------------------------------------------------
 
@@ -252,7 +255,8 @@ def _trip(frame: Frame, node: ast.For | ast.While) -> Signal:
 
 @statement(ast.While)
 def _while(frame: Frame, node: ast.While, after: After) -> Signal:
-    for _ in range(MAX_UNROLLED):
+    block, before = frame.tracer.block, len(frame.tracer.block.ops)
+    for trip in range(MAX_WHILE + 1):
         with frame.tracer.inside(Block()) as scratch:
             saved = dict(frame.vars), dict(frame.where)
             test = condition(frame, node.test, evaluate(frame, node.test), "while")
@@ -263,11 +267,15 @@ def _while(frame: Frame, node: ast.While, after: After) -> Signal:
         frame.tracer.adopt(scratch)
         if not test:
             return execute(frame, node.orelse, after)
+        if trip == MANY and len(block.ops) > before:
+            warn(f"this while loop {_UNROLLS}, and has run {MANY} times: compiling takes long. {_STAGES}", frame.locate(node))
         signal = _trip(frame, node)
         if isinstance(signal, Return):
             return signal
         if signal is not None and signal.word == "break":
             return None
-    raise frame.error(
-        node, f"Python decides this loop's condition, and it has held {MAX_UNROLLED} times; loop over range to stage it", KernelError
-    )
+    raise frame.error(node.test, f"this while loop {_UNROLLS}, and has run {MAX_WHILE:,} times. {_STAGES}", KernelError)
+
+
+_UNROLLS = "is unrolled while the kernel is traced, since its condition depends on no run-time value"
+_STAGES = "To stage it write for … in range(…), or compare with a run-time value, such as an argument that is not a constexpr"

@@ -92,7 +92,8 @@ def _axes(value: int | Iterable[int], what: str, kernel: str) -> Grid:
     try:
         axes = tuple(operator.index(cast(Any, v)) for v in (value if isinstance(value, Iterable) else (value,)))
     except TypeError:
-        raise LaunchError(f"the {what} of kernel {kernel!r} must be an integer or up to three of them, not {value!r}") from None
+        hint = "; functions of the constexprs aren't: write kernel[ts.cdiv(n, N)]" if callable(value) else ""
+        raise LaunchError(f"the {what} of kernel {kernel!r} must be an integer or up to three of them, not {value!r}{hint}") from None
     if not 1 <= len(axes) <= 3:
         raise LaunchError(f"the {what} of kernel {kernel!r} must have one to three axes; it is {axes}")
     x, y, z = axes + (1,) * (3 - len(axes))
