@@ -250,6 +250,40 @@ def test_every_fence(name: str) -> None:
     assert "found" in effects
 
 
+def test_findings_name_the_line_of_python() -> None:
+    """A whole launch: the artifact's line table leads from the machine code to the kernel's source."""
+    subject = get("softmax")
+    artifact = subject.kernel.artifact
+    (grid, arguments), *_ = subject.launches
+    instructions = engine.prepare(artifact.code_object).instructions
+    barrier = next(i for i in instructions if i.mnemonic == "s_barrier")
+    wait = next(i for i in reversed(instructions) if i.mnemonic == "s_waitcnt")
+    for victim, expected in ((barrier, DataRaceError), (wait, MissingWaitError)):
+        changed = replace(artifact, code_object=without(artifact.code_object, instructions, victim))
+        with pytest.raises(expected) as caught:
+            ts.runtime.launch(changed, grid, arguments, executor="rocm_sim", check=True)
+        location = caught.value.location
+        assert location is not None
+        assert location.file.endswith("kernels.py")
+        text = str(caught.value)
+        assert re.search(r"kernels\.py:\d+\)", text)  # where the other instruction comes from
+        assert "row" in text.splitlines()[2]  # the line itself
+
+
+def test_the_environment_turns_the_mode_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = get("softmax")
+    artifact = subject.kernel.artifact
+    (grid, arguments), *_ = subject.launches
+    instructions = engine.prepare(artifact.code_object).instructions
+    changed = replace(
+        artifact, code_object=without(artifact.code_object, instructions, next(i for i in instructions if i.mnemonic == "s_barrier"))
+    )
+    ts.runtime.launch(changed, grid, arguments, executor="rocm_sim")
+    monkeypatch.setenv("TESSERA_SIM_CHECK", "1")
+    with pytest.raises(DataRaceError):
+        ts.runtime.launch(changed, grid, arguments, executor="rocm_sim")
+
+
 def test_nothing_is_listed_as_redundant_that_does_not_exist() -> None:
     assert {name for name, _, _ in REDUNDANT} <= set(CASES)
     assert all(reason for reason in REDUNDANT.values())
