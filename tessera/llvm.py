@@ -51,6 +51,7 @@ def _optimize(module: Any, machine: Any, level: int) -> None:
     llvm = _binding()
     if level <= 0:
         return
+    module.data_layout = str(machine.target_data)  # else passes take a buffer descriptor for a pointer of 64 bits
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=level))
     builder.getModulePassManager().run(module, builder)
 

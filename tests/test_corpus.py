@@ -15,7 +15,7 @@ import pytest
 from poison import Arena, laid_out
 
 import tessera as ts
-from corpus.generated import FAMILIES, Member, dealt
+from corpus.generated import FAMILIES, LEVELS, Member, dealt
 from tessera.errors import TesseraWarning
 
 FEW = {"numbers", "dots", "turned_dots", "scalars"}
@@ -136,3 +136,11 @@ def test_every_family_is_in_both_parts() -> None:
     assert {member.family.name for member in QUICK} == names
     pairs = {(family.name, dtype) for family in FAMILIES for dtype in family.dtypes}
     assert {(member.family.name, member.dtype) for member in (*QUICK, *SWEEP)} == pairs
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("family", ["control", "dots", "movement"])
+def test_every_level_of_optimisation(family: str, level: str) -> None:
+    """LLVM's passes know how large a buffer descriptor is: loops over tiles stay what they were."""
+    found = next(f for f in FAMILIES if f.name == family)
+    run(Member(found, found.dtypes[2], "contiguous", "small", 1, level))
