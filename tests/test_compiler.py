@@ -11,7 +11,7 @@ from rocm_kernels import load_kernel, matmul
 from tessera import errors
 from tessera.errors import CompilerBug, Location, ResourceError, TesseraWarning, UnsupportedArchError
 from tessera.ir.core import Kernel
-from tessera.targets.rocm import compiler, pipeline
+from tessera.targets.rocm import compiler, pipeline, resources
 from tessera.targets.rocm.compiler import Options, compile_kernel
 
 BIG = """
@@ -62,6 +62,12 @@ def test_compiling_is_reproducible() -> None:
     first, second = (compile_kernel(located(matmul(32, 32, 32)), "gfx1100", Options()) for _ in range(2))
     assert first.code_object == second.code_object
     assert first.llvm_ir == second.llvm_ir
+
+
+@pytest.mark.parametrize("name", ["lds", "größe", "main", "p0"])
+def test_names_that_could_clash(name: str) -> None:
+    got = compile_kernel(load_kernel(matmul(32, 32, 32).replace("@matmul", f"@{name}")), "gfx1151", Options())
+    assert resources.kernel_descriptor(got.code_object, name).lds_bytes == got.lds_bytes
 
 
 def test_options_reach_llvm() -> None:

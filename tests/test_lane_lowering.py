@@ -77,7 +77,7 @@ class Wave:
         return np.full(size, int(text) % (1 << 8 * np.dtype(dtype).itemsize), dtype)
 
     def get(self, type_: str, text: str) -> np.ndarray:
-        if text == "@lds":
+        if text == "@tessera.lds":
             return np.zeros(WAVE, np.uint32)
         return self.values[text] if text[0] == "%" else self.const(type_, text)
 
@@ -98,7 +98,7 @@ class Wave:
                     break
                 if "s.barrier" in line:
                     yield
-                elif not line.startswith("fence"):
+                elif not line.startswith(("fence", "call void asm")):
                     self.step(line)
 
     def step(self, line: str) -> None:

@@ -39,7 +39,7 @@ def lower_kernel(kernel: Kernel, arch: Arch, *, lds_bytes: int = 0, fp_contract:
     flags = ('i32 1, !"amdhsa_code_object_version", i32 500', 'i32 7, !"Dwarf Version", i32 5')
     module.named_metadata["llvm.module.flags"] = [module.metadata(f"!{{{flag}}}") for flag in flags]
     if lds_bytes:
-        module.globals.append(f"@lds = internal addrspace(3) global [{lds_bytes} x i8] poison, align 16")
+        module.globals.append(f"@tessera.lds = internal addrspace(3) global [{lds_bytes} x i8] poison, align 16")
     threads = kernel.num_waves * arch.wave_size
     grid_axes = {op.axis for op in kernel.body.walk() if isinstance(op, ProgramId)}
     unused = [*_UNUSED, *(f"workgroup-id-{'xyz'[axis]}" for axis in range(3) if axis not in grid_axes)]
@@ -55,7 +55,7 @@ def lower_kernel(kernel: Kernel, arch: Arch, *, lds_bytes: int = 0, fp_contract:
     module.globals.append(f"attributes #0 = {{ nounwind {' '.join(attributes)} }}")
     debug = DebugInfo(module, kernel)
     suffix = "#0" if debug.subprogram is None else f"#0 !dbg !{debug.subprogram}"
-    function = Function(module, kernel.name, "void", _parameters(kernel), prefix="amdgpu_kernel", suffix=suffix)
+    function = Function(module, _symbol(kernel.name), "void", _parameters(kernel), prefix="amdgpu_kernel", suffix=suffix)
     cx = Context(kernel, arch, kernel.num_waves, module, function, fp_contract=fp_contract, locate=debug.locate)
     function.position("entry")
     function.debug = debug.locate(None)
@@ -68,6 +68,17 @@ def lower_kernel(kernel: Kernel, arch: Arch, *, lds_bytes: int = 0, fp_contract:
     function.position("entry")
     function.branch("body")
     return str(module)
+
+
+def _symbol(name: str) -> str:
+    """A Python name as LLVM spells it."""
+    if name.isascii() and name.replace("_", "a").isalnum():
+        return name
+    return (
+        '"'
+        + "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in name)
+        + '"'
+    )
 
 
 def _parameters(kernel: Kernel) -> list[tuple[str, str]]:

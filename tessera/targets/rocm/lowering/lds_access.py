@@ -87,7 +87,7 @@ def _base(cx: Context, held: lds_layouts.LdsLayout, layout: Layout) -> Value:
 
     def build() -> Value:
         offset = cx.f.add(linear(cx, "lane", steps[0]), linear(cx, "wave", steps[1]))
-        return cx.f.gep(Value("ptr addrspace(3)", "@lds"), offset)
+        return cx.f.gep(Value("ptr addrspace(3)", "@tessera.lds"), offset)
 
     return cx.cached(1, ("lds", *steps), build)
 
