@@ -9,7 +9,7 @@ from __future__ import annotations
 import linecache
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -184,7 +184,7 @@ def current_location() -> Location | None:
 
 
 @contextmanager
-def at(location: Location | None) -> Iterator[None]:
+def at(location: Location | None) -> Generator[None]:
     """Errors raised inside carry `location`; None keeps the one that holds."""
     token = _current.set(location if location is not None else _current.get())
     try:

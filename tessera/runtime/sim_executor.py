@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import cache
 from threading import Lock
 
 from .. import config
@@ -83,9 +86,24 @@ def _lines(code_object: bytes, table: Sequence[tuple[int, str, int]]) -> Callabl
 
     def find(pc: int) -> Location | None:
         row = bisect_right(starts, pc - load_code_object(code_object).text_address) - 1
-        return Location(table[row][1], table[row][2]) if row >= 0 and table[row][2] else None
+        return _statement(table[row][1], table[row][2]) if row >= 0 and table[row][2] else None
 
     return find
+
+
+@cache
+def _statement(file: str, line: int) -> Location:
+    """The place of the statement on a line, with its function's name, as far as the source can be read."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # the file has changed
+        return Location(file, line)
+    around = [n for n in ast.walk(tree) if isinstance(n, (ast.stmt, ast.Lambda)) and n.lineno <= line <= (n.end_lineno or n.lineno)]
+    function = next((n.name for n in reversed(around) if isinstance(n, ast.FunctionDef)), "")
+    inner = around[-1] if around else None  # breadth first: the last is the innermost
+    if inner is None or not inner.lineno == line == inner.end_lineno:
+        return Location(file, line, function=function)
+    return Location(file, line, inner.col_offset, line, inner.end_col_offset or 0, function)
 
 
 def _buffers(buffers: Sequence[Buffer]) -> list[engine.Buffer]:

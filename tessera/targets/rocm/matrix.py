@@ -15,7 +15,7 @@ from tessera.dtypes import DType
 from tessera.errors import KernelValueError, UnsupportedDtypeError
 from tessera.llvmtext import Function, Value, const, element, lanes, vector
 
-from .arch import Arch, arch, arches
+from .arch import Arch, arch, arches, supported_names
 from .layout import Layout, parse
 
 
@@ -224,12 +224,19 @@ def _refusal(arch: Arch, a: DType, b: DType, acc: DType) -> str:
         core = "WMMA" if arch.matrix_core == "wmma" else "MFMA"
         text = f"{arch} can't do a {asked}: its {core} instructions take {', '.join(_spell(w) for w in takes)}."
     others = [row.name for row in arches() if word in dots(row.name)]
-    text += f" Arches that take it: {', '.join(others)}." if others else " No arch takes it."
+    if others:
+        ours = [name for name in others if name in supported_names()]
+        text += f" Arches that take it: {', '.join(others)}; this version compiles for {', '.join(ours) or 'none of them'}."
+    else:
+        text += " No arch takes it."
     usual = usual_accumulator(a, b)
     if acc is not usual and _word(a, b, usual) in takes:
         return f"{text} Accumulate in {usual.name} and cast the result: `.astype({acc.name})`."
     if takes and (dtypes.float32 in (a, b) or dtypes.float64 in (a, b)):
         text += " Casting the operands works, with less precision: `.astype(ts.float16)` or `.astype(ts.bfloat16)`."
+    elif takes and a.is_integer and b.is_integer and max(a.bits, b.bits) > 8:
+        text += " Where the values fit 8 bits, casting the operands works: `.astype(ts.int8)`; small products can be written as"
+        text += " `ts.sum(a[:, :, None] * b[None, :, :], axis=1)`."
     elif a is not b and takes:
         text += " Casting both operands to one of these dtypes works."
     return f'{text} The opt-ins fallback="vector" (full precision, without the matrix core) and fallback="upcast" come in a later version.'
