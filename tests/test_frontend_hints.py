@@ -1,5 +1,5 @@
 """What users of NumPy and Triton write first: it works, or the error says what to write."""
-# ruff: noqa: E701, E702, F841 (short wrong programs)
+# ruff: noqa: F841 (short wrong programs)
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tessera as ts
 from tessera import config, dtypes
-from tessera.errors import ExecutorUnavailableError, LaunchError, UnsupportedArchError
+from tessera.errors import DataRaceError, ExecutorUnavailableError, LaunchError, UnsupportedArchError
 from tessera.runtime import device as device_module
 from tessera.runtime import hip_api, registry
 from tessera.runtime.artifact import ArrayParameter, Artifact, ScalarParameter, kernarg_layout
@@ -324,3 +325,50 @@ def test_what_isnt_an_artifact() -> None:
         launch(artifact(), 1, kernel="other")
     with pytest.raises(LaunchError, match=r"workgroups of \(32, 1, 1\) threads, not 64"):
         launch(artifact(), 1, (np.zeros(1, np.int64), 1), block=64, executor="reference")
+
+
+# ---- what users write at first ----------------------------------------------------------------------------------------------------
+
+
+@ts.jit
+def everyone_writes(x, y):
+    t = ts.load(x, 0, shape=8)
+    ts.store(y, 0, t + 1)  # every program, the same elements
+
+
+def test_launch_takes_a_compiled_kernel_but_no_kernel() -> None:
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    compiled = everyone_writes.compile(x, y)
+    assert launch(compiled, 1, (x, y)).executor == "rocm_sim"
+    assert (y == x + 1).all()
+    with pytest.raises(LaunchError, match=r"takes what was compiled, not a kernel: write kernel\[grid\]\(…\), or launch\(kernel.compile"):
+        launch(everyone_writes, 1, (x, y))
+
+
+def test_options_of_another_executor_are_pointed_at() -> None:
+    x = np.zeros(8, np.float32)
+    compiled = everyone_writes.compile(x, x)
+    with pytest.raises(LaunchError, match=r"'reference' takes no option check, counters; it takes none; executor='rocm_sim' does"):
+        launch(compiled, 1, (x, x), executor="reference", check=True, counters=True)
+    with pytest.raises(LaunchError, match=r"takes no option stream; .*; executor='rocm_wmma' does"):
+        launch(compiled, 1, (x, x), executor="rocm_sim", stream=0)
+    for threads in (0, -1, "two"):
+        with pytest.raises(LaunchError, match=f"threads={threads!r}: the simulator takes 1 thread or more"):
+            launch(compiled, 1, (x, x), executor="rocm_sim", threads=threads)
+
+
+def test_a_race_of_programs_shows_its_statement_and_what_to_do() -> None:
+    x, y = np.zeros(8, np.float32), np.zeros(8, np.float32)
+    with pytest.raises(DataRaceError, match="give each program elements of its own, and combine them in a second kernel") as caught:
+        launch(everyone_writes.compile(x, y), 2, (x, y), check=True)
+    location = caught.value.location
+    assert location is not None
+    assert (location.file, location.function) == (__file__, "everyone_writes")
+    assert str(caught.value).endswith("    |     " + "^" * len("ts.store(y, 0, t + 1)"))
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_what_hip_python_says_of_the_loader_is_shown_as_text(quote: str) -> None:
+    raw = f"failed to dlopen 'b'libamdhip64.so'': b{quote}libamdhip64.so: cannot open shared object file{quote}"
+    assert hip_api._plain(raw) == "failed to dlopen 'libamdhip64.so': libamdhip64.so: cannot open shared object file"
+    assert hip_api._plain("no such symbol: hipInit") == "no such symbol: hipInit"

@@ -141,7 +141,8 @@ def _compared(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Any, right: 
             raise frame.error(node, "`in` looks into Python sequences: for tiles write ts.max(x == value)", KernelTypeError)
         if isinstance(left, TileValue):
             raise frame.error(node, "`in` can't look for a run-time value: compare with each, as in (x == 1) | (x == 2)", KernelTypeError)
-        if isinstance(right, (tuple, list)) and holds_traced(cast(Any, right)):
+        items: Any = right
+        if isinstance(items, (tuple, list)) and holds_traced(items):
             raise frame.error(node, "`in` can't look among run-time values: compare with each, as in (a == 1) | (b == 1)", KernelTypeError)
         found = operator.contains(right, left)
         return found if isinstance(op, ast.In) else not found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 _FUNCTIONS = {
@@ -106,5 +105,7 @@ def keyword(function_name: str, message: str) -> str:
 
 def close(name: str, known: Iterable[str]) -> str:
     """`; did you mean …?` where a known name is spelled much like this one, or ""."""
+    import difflib  # for errors only: importing Tessera is quick
+
     found = difflib.get_close_matches(name, known, 1, 0.75)
     return f"; did you mean {found[0]!r}?" if found else ""

@@ -112,7 +112,7 @@ def _warn_of_rebinding(frame: Frame, specs: Mapping[str, Spec]) -> None:
     for name in rebound:
         if name not in used or not any(isinstance(op, Store) for op in accesses):
             errors.warn(
-                f"{name} = … gives the name {name!r} to a tile, and leaves the array {name!r} as it is: to write to it, ts.store({name}, …)",
+                f"{name} = … gives the name to a tile, and leaves the array {name!r} as it is: to write to it, ts.store({name}, …)",
                 frame.where.get(name),
             )
 

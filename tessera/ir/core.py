@@ -6,16 +6,20 @@ types) and the verifier (which compares them with the ones stored); `evaluate` i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum, Flag, auto
 from functools import cache
 from typing import Any, ClassVar, Protocol, cast
 
-from typing_extensions import dataclass_transform
-
 from ..errors import Location, current_location
 from .types import NDArray, Tile, Type
+
+if sys.version_info >= (3, 11):
+    from typing import dataclass_transform
+else:
+    from typing_extensions import dataclass_transform
 
 
 class IRError(Exception):

@@ -42,10 +42,10 @@ def launch(
 ) -> LaunchResult:
     """Run a compiled kernel over a grid of programs.
 
-    `artifact` is an `Artifact`, a compiled kernel, or a foreign code object from `simulator.load`, which may need `kernel=` (a name) and `block=` (threads per
-    workgroup) where it doesn't fix them. `grid` has up to three axes; one of 0 runs nothing, after the same checks. `args` are the run-time
-    arguments, in order or by name. `options` go to the executor: `check`, `counters` and `threads` to the simulator, `stream` to HIP,
-    `dynamic_lds` (bytes, for foreign kernels) to either.
+    `artifact` is an `Artifact`, a compiled kernel, or a foreign code object from `simulator.load`, which may need `kernel=` (a name) and
+    `block=` (threads per workgroup) where it doesn't fix them. `grid` has up to three axes; one of 0 runs nothing, after the same checks.
+    `args` are the run-time arguments, in order or by name. `options` go to the executor: `check`, `counters` and `threads` to the
+    simulator, `stream` to HIP, `dynamic_lds` (bytes, for foreign kernels) to either.
 
     Raises LaunchError (arguments, grid, arch or device don't fit, or the launch failed), ExecutorUnavailableError, and what the simulator
     reports.

@@ -183,7 +183,9 @@ class Session:
         if finding is Finding.STALE:
             text += "and the reader has not invalidated its cache since the barrier between them (buffer_gl0_inv)"
         elif not same_group:
-            text += "and nothing but atomics orders workgroups: in a kernel of tiles, which has none, give each program elements of its own, "
+            text += (
+                "and nothing but atomics orders workgroups: in a kernel of tiles, which has none, give each program elements of its own, "
+            )
             text += "and combine them in a second kernel"
         else:
             text += "and no barrier orders them"
