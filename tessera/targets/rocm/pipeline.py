@@ -22,4 +22,4 @@ from .stage import stage
 
 Pass = Callable[[Kernel, Arch], None]
 
-ROCM_PASSES: tuple[Pass, ...] = (select, assign, limits, stage, prefetch, fences, expand, allocate, barriers)
+ROCM_PASSES: tuple[Pass, ...] = (select, assign, stage, limits, prefetch, fences, expand, allocate, barriers)
