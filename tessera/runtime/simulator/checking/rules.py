@@ -26,7 +26,7 @@ Rule = Callable[["Operation"], "list[Value]"]
 RULES: dict[str, Rule] = {}
 
 COUNTED: dict[str, dict[int, int]] = {}
-"""Bits of an input that an instruction looks at, where it isn't all: of the amount of a shift, whose upper half compilers leave undefined."""
+"""Bits of an input that an instruction looks at, where it isn't all: of a shift's amount, whose upper half compilers leave undefined."""
 for _counted, _names in {
     (0, 15): "v_lshlrev_b16 v_lshrrev_b16 v_ashrrev_i16 v_pk_lshlrev_b16 v_pk_lshrrev_b16 v_pk_ashrrev_i16",
     (0, 31): "v_lshlrev_b32 v_lshrrev_b32 v_ashrrev_i32",
