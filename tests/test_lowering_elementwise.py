@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from elementwise_kernels import binary_ops, build, casts, coarsen, ordinary, outputs, pairs, patterns, special, unary_ops
-from lowering_harness import check, compile_code
+from elementwise_kernels import binary_ops, build, casts, coarsen, kernel_text, ordinary, outputs, pairs, patterns, special, unary_ops
+from lowering_harness import assign, check, compile_code, parse
 
 from tessera import dtypes
 from tessera.dtypes import DType, Kind
 from tessera.ir.core import OPS
 from tessera.ir.ops import arith
+from tessera.targets.rocm.arch import arch as arch_row
 
+FUNCTIONS = ("exp", "exp2", "log", "log2", "rsqrt")  # test_lowering_functions.py
 dtype_matrix = pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 arch_matrix = pytest.mark.parametrize("arch", ["gfx1151", pytest.param("gfx1100", marks=pytest.mark.medium)])
 
@@ -33,8 +35,7 @@ def run(kernel, tile: int, x: np.ndarray, y: np.ndarray, results: list[np.ndarra
 def test_every_op_is_here() -> None:
     tested = {step.split()[0] for d in dtypes.ALL for step, _ in [*binary_ops(d), *unary_ops(d)]}
     elementwise = {name for name, cls in OPS.items() if issubclass(cls, (arith.Unary, arith.Binary))}
-    functions = {"exp", "exp2", "log", "log2", "rsqrt"}  # test_lowering_functions.py
-    assert elementwise - functions == tested
+    assert elementwise - set(FUNCTIONS) == tested
 
 
 @arch_matrix
@@ -216,3 +217,20 @@ def test_remainders_stay_exact_with_a_coarse_reciprocal(short: str, off: float, 
     coarsen(monkeypatch, "amdgcn.rcp", off)
     test_remainders_of_large_quotients(short)
     test_division_of_tiles_of_any_width(short, 128)
+
+
+# ---- other arches --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1200", "gfx1250"])
+def test_llvm_takes_everything_on_every_arch(arch: str) -> None:
+    """LLVM ends the process where it can't select an instruction: no op of any dtype, on tiles or scalars, may lead there."""
+    for dtype in dtypes.ALL:
+        tile = 2 * arch_row(arch).wave_size
+        steps = binary_ops(dtype) + unary_ops(dtype) + casts()
+        steps += [(f"{name} %x", dtype) for name in FUNCTIONS] if dtype.is_float else []
+        prologue = [f"%q{i} = {step.replace('%x', '%s').replace('%y', '%t')} : {result}" for i, (step, result) in enumerate(steps)]
+        steps += [(f"splat %q{i} shape=({tile},)", result) for i, (_, result) in enumerate(steps)]
+        text = kernel_text(dtype, steps, tile, prologue="\n".join(prologue), scalars=True)
+        assert compile_code(assign(parse(text), vector=2, wave_size=arch_row(arch).wave_size), arch)
