@@ -59,3 +59,33 @@ def test_only_the_low_bits_of_a_shift_amount_need_be_defined() -> None:
     x = rng.integers(0, 2**63, 128).astype(np.uint64)
     by = np.arange(128, dtype=np.uint8)
     both(shifts, [x, by, np.zeros(128, np.uint64), np.zeros(128, np.uint64)], check=True)
+
+
+@ts.jit
+def increment(x: Any) -> None:
+    ts.store(x, (0, 0), ts.load(x, (0, 0), shape=(4, 8)) + 1)
+
+
+def strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.lib.stride_tricks.as_strided(np.arange(100, dtype=np.int32), shape, tuple(4 * stride for stride in strides))
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((4, 8), (4, 1)), ((4, 8), (7, 1)), ((8, 4), (1, 7)), ((3, 4), (3, 2)), ((2, 2), (5, 5))])
+def test_an_array_whose_elements_share_memory_is_not_written(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    """Stores to such an array were not ordered with loads of it: the compiler takes different elements to lie apart."""
+    with pytest.raises(ts.errors.LaunchError, match="share memory"):
+        increment[1](strided(shape, strides))
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((4, 8), (8, 1)), ((2, 3), (3, 2)), ((3, 2), (2, 3)), ((1, 8), (0, 1)), ((4, 2), (2, 1))])
+def test_elements_side_by_side_are_written(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    x = strided(shape, strides)
+    expected = x + 1
+    increment[1](x)
+    assert (x == expected).all()
+
+
+def test_a_device_of_the_wrong_type_is_named() -> None:
+    x = np.zeros((4, 8), np.int32)
+    with pytest.raises(ts.errors.LaunchError, match="device is 3; it is a name"):
+        ts.runtime.launch(increment.compile(x).artifact, 1, [x], device=3)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ kernel writes must be writable and must not overlap another argument unless the 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -261,7 +262,29 @@ def _array_problem(p: ArrayParameter, array: ArrayView) -> str:
             f"the artifact's class needs extents and bytes below 2**31; this array has shape {shape} and spans {array.span()[1]} bytes; "
             "compile for this array"
         )
+    if p.writes and _overlaps_itself(shape, strides, p.dtype.bytes):
+        return f"elements of it share memory (shape {shape}, strides {strides}), and the kernel writes it: pass an array of its own memory"
     return ""
+
+
+def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> bool:
+    """Whether elements of an aligned array of `size` bytes each, none of its extents 0, lie on one another.
+
+    Exact for one and two axes. With more, whatever slicing and transposing make is told apart; what doesn't nest counts as overlapping.
+    """
+    axes = sorted((abs(stride), extent) for extent, stride in zip(shape, strides, strict=True) if extent > 1)
+    span = size
+    for stride, extent in axes:
+        if stride < span:
+            break
+        span += stride * (extent - 1)
+    else:
+        return False
+    if len(axes) != 2:
+        return True
+    (short, many), (long, few) = axes  # elements meet where i * short == j * long; the least such i and j are these
+    common = math.gcd(short, long)
+    return long // common < many and short // common < few
 
 
 # ---- scalars ---------------------------------------------------------------------------------------------------------------------

@@ -175,6 +175,8 @@ def _code(artifact: object, kernel: str | None) -> _Code:
 def _choose(code: _Code, executor: str | None, device: Device | str | None) -> tuple[str, Executor, Device]:
     """The executor and device of a launch, matching the code's arch."""
     if device is not None:
+        if not isinstance(cast(object, device), (str, Device)):
+            raise LaunchError(f"device is {device!r}; it is a name such as 'hip:0' or 'sim:gfx1151', or a Device")
         wanted, origin = (Device.parse(device) if isinstance(device, str) else device), f"device={str(device)!r}"
     elif (text := config.device()) is not None:
         wanted, origin = Device.parse(text), f"TESSERA_DEVICE={text}"
