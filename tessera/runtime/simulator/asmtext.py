@@ -115,7 +115,7 @@ def _parse(line: str, pc: int, words: tuple[int, ...], text: str) -> Instruction
             if base.text.startswith(("hwreg(", "sendmsg(")):
                 code = words[0] & 0xFF if mnemonic.startswith("s_sendmsg_rtn") else immediate
                 operands[index] = Operand(Number(base.text, code))
-            elif literal is not None and ("@" in base.text or base.text.startswith(".L")):
+            elif literal is not None and ("@" in base.text or base.text.startswith((".L", '(""-"")'))):
                 operands[index] = Operand(Number(hex(literal), literal, True), operand.neg, operand.abs, operand.sext)
 
     if mnemonic.startswith(_SCALAR_MEMORY) and operands and operands[-1].base is Named.NULL:

@@ -44,7 +44,7 @@ def ends_block(instruction: Instruction) -> bool | None:
     name = instruction.mnemonic
     if name.startswith("s_cbranch_") or name in ("s_barrier", "s_barrier_wait", "s_sleep"):
         return True
-    if name in ("s_branch", "s_endpgm", "s_endpgm_saved", "s_trap"):
+    if name in ("s_branch", "s_endpgm", "s_endpgm_saved", "s_trap") or (name == "s_setpc_b64" and instruction.target is not None):
         return False
     return None
 

@@ -287,7 +287,7 @@ class _Lifter:
                 self._flush_edges()
 
             return (taken, following), branch
-        if name == "s_branch":
+        if name in ("s_branch", "s_setpc_b64"):
             assert last.target is not None
             taken = self.number[last.target]
 

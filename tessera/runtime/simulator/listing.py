@@ -13,19 +13,20 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ... import config
 from ...errors import SimulatorError
 from .asmtext import base_words, is_branch, parse_instruction
-from .instruction import Instruction
+from .instruction import Instruction, Number, Registers
 from .loader import CodeObject, Symbol
 
 _DUMPCODE_LINE = re.compile(r"\s*(\S.*?)\s*; ((?:[0-9A-F]{8} ?)+)")
 _LABEL = re.compile(r"\s*BB\d+_\d+:\s*")
 _OBJDUMP_LINE = re.compile(r"\s+(\S.*?)\s*// ([0-9A-F]{12,16}): ((?:[0-9A-F]{8} ?)+)(?:<.*>)?\s*")
-_RELOCATED = re.compile(r"@(?:rel|abs|gotpcrel)|\.L")  # a literal that the linker filled in
+_RELOCATED = re.compile(r"@(?:rel|abs|gotpcrel)|\.L|\(\"\"-\"\"\)")  # a literal that was filled in later
 
 _NOP = 0xBF800000  # s_nop 0, on every family
 _CODE_END = 0xBF9F0000  # s_code_end, gfx10 and later
@@ -58,6 +59,7 @@ def decode_lines(code: CodeObject, lines: list[Line]) -> dict[str, list[Instruct
     if (line := cursor.peek()) is not None and line.address is None:
         raise SimulatorError(f"the listing goes on after the last function: {line.text!r}")
     for function in code.functions:
+        _find_far_jumps(found[function.name])
         _check_targets(function, found[function.name], {f.address for f in code.functions})
     return found
 
@@ -117,6 +119,24 @@ def _matches(line: Line, actual: tuple[int, ...], pc: int) -> bool:
         return line.words[0] >> 16 == actual[0] >> 16
     fixed = base_words(actual[0])
     return len(actual) > fixed and line.words[:fixed] == actual[:fixed] and _RELOCATED.search(line.text) is not None
+
+
+def _find_far_jumps(instructions: list[Instruction]) -> None:
+    """Give `s_setpc_b64` its target where it ends LLVM's branch beyond 128 KiB: s_getpc_b64 and the addition of a constant distance."""
+    for index, jump in enumerate(instructions):
+        if jump.mnemonic != "s_setpc_b64":
+            continue
+        before = [i for i in instructions[max(0, index - 6) : index] if i.mnemonic != "s_delay_alu"][-3:]
+        if [i.mnemonic for i in before] != ["s_getpc_b64", "s_add_u32", "s_addc_u32"]:
+            continue
+        getpc, low, high = before
+        pair, numbers = jump.operands[0].base, (low.operands[2].base, high.operands[2].base)
+        if not isinstance(pair, Registers) or getpc.operands[0].base != pair or not all(isinstance(n, Number) for n in numbers):
+            continue
+        halves = Registers(pair.file, pair.first, 1), Registers(pair.file, pair.first + 1, 1)
+        if all(op.operands[k].base == half for op, half in zip((low, high), halves, strict=True) for k in (0, 1)):
+            distance = sum((int(n.value) & 0xFFFFFFFF) << 32 * k for k, n in enumerate(numbers) if isinstance(n, Number))
+            instructions[index] = replace(jump, target=(getpc.next_pc + distance) % 2**64)
 
 
 def _check_targets(function: Symbol, instructions: list[Instruction], functions: set[int]) -> None:
