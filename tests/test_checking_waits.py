@@ -196,3 +196,24 @@ def test_both_halves_of_a_dual_issue_instruction() -> None:
     pair = "  v_dual_mov_b32 v10, v5 :: v_dual_mov_b32 v7, v3\n"
     assert "reads v3" in message(load + pair)
     accepted(load + "  s_waitcnt vmcnt(0)\n" + pair)
+
+
+def test_transcendental_results_need_a_wait_on_the_first_chips() -> None:
+    """LLVM's VALUTransUseHazard: gfx1100 to gfx1103."""
+    slow = "  v_rcp_f32 v3, v1\n"
+    use = "  v_mov_b32 v10, v3\n"
+    filler = "  v_mov_b32 v20, 0\n"
+    text = message(slow + use, arch="gfx1100")
+    assert text.startswith("v_mov_b32 at pc 0x")
+    assert "reads v3 too soon after v_rcp_f32 at pc 0x" in text
+    assert "gfx1100 needs s_waitcnt_depctr depctr_va_vdst(0) between them" in text
+    accepted(slow + use, arch="gfx1151")
+    accepted(slow + "  s_waitcnt_depctr depctr_va_vdst(0)\n" + use, arch="gfx1100")
+    accepted(slow + "  global_load_b32 v4, v2, s[8:9]\n" + use + "  s_waitcnt vmcnt(0)\n", arch="gfx1103")
+    message(slow + 5 * filler + use, arch="gfx1100")
+    accepted(slow + 6 * filler + use, arch="gfx1100")
+    message(slow + "  v_exp_f32 v5, v1\n" + use, arch="gfx1100")
+    accepted(slow + "  v_exp_f32 v5, v1\n  v_log_f32 v6, v1\n" + use, arch="gfx1100")
+    around = "  s_cmp_eq_u32 s2, 5\n  s_cbranch_scc1 skip\n" + 6 * filler + "skip:\n"
+    message(slow + around + use, arch="gfx1100")
+    accepted(slow + around.replace("skip:\n", "").replace("s_cbranch_scc1 skip", "s_nop 0") + use, arch="gfx1100")

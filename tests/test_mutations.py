@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_peers as test_peers_module
+import tools
 
 import corpus.kernels as kernels
 import tessera as ts
 from tessera import llvm
 from tessera.errors import DataRaceError, MissingWaitError, SimulatorError, UninitializedDataError
 from tessera.jit import CompiledKernel, JitFunction
+from tessera.runtime import simulator
 from tessera.runtime.arguments import bind
 from tessera.runtime.simulator import engine
 from tessera.runtime.simulator.instruction import Instruction
@@ -59,9 +62,9 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
     return np.zeros(shape, dtype)
 
 
-def case(name: str, function: JitFunction, launches: Sequence[Launch], num_waves: int = 4, **constants: int) -> Case:
+def case(name: str, function: JitFunction, launches: Sequence[Launch], num_waves: int = 4, arch: str = ARCH, **constants: int) -> Case:
     made = JitFunction(function.function, replace(function.options, num_waves=num_waves))
-    return Case(name, made.compile(*launches[0][1], arch=ARCH, **constants), tuple(launches))
+    return Case(name, made.compile(*launches[0][1], arch=arch, **constants), tuple(launches))
 
 
 def matmul() -> Case:
@@ -92,6 +95,11 @@ def layer_norm() -> Case:
     )
 
 
+def softmax_for_gfx1100() -> Case:
+    """Some of its waits are for results of the transcendental unit."""
+    return case("softmax, gfx1100", kernels.softmax, [((2, 1, 1), (numbers(2, 1000, dtype=np.float32), zeros(2, 1000)))], arch="gfx1100")
+
+
 def chained_dots() -> Case:
     """A barrier of the outer loop matters only where the inner loop has no iteration: K = 0, and two blocks of N."""
     launches = [((2, 1, 1), (numbers(40, k), numbers(k, 64), numbers(64, 32), zeros(40, 32))) for k in (64, 0)]
@@ -118,6 +126,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "matmul": matmul,
     "matmul-8-waves": matmul_of_eight_waves,
     "matmul-b-transposed": matmul_of_transposed,
+    "softmax-gfx1100": softmax_for_gfx1100,
     "layer-norm": layer_norm,
     "chained-dots": chained_dots,
     "through-memory": through_memory,
@@ -212,6 +221,7 @@ def test_every_barrier_and_every_wait(name: str) -> None:
     assert not unnoticed, "\n".join(unnoticed)
     assert "s_barrier: DataRaceError" in kinds
     assert {"s_waitcnt: MissingWaitError", "s_waitcnt: DataRaceError"} <= kinds
+    assert ("s_waitcnt_depctr: MissingWaitError" in kinds) == (name == "softmax-gfx1100")
 
 
 def skeleton(code: bytes) -> list[str]:
@@ -231,7 +241,7 @@ def test_every_fence(name: str) -> None:
     code = subject.kernel.artifact.code_object
 
     def build(ir: str) -> bytes:
-        return codeobject.link(llvm.compile_device(ir, ARCH))
+        return codeobject.link(llvm.compile_device(ir, subject.kernel.artifact.arch))
 
     assert load_code_object(build(text)).text == load_code_object(code).text
     lines = text.split("\n")
@@ -287,3 +297,22 @@ def test_the_environment_turns_the_mode_on(monkeypatch: pytest.MonkeyPatch) -> N
 def test_nothing_is_listed_as_redundant_that_does_not_exist() -> None:
     assert {name for name, _, _ in REDUNDANT} <= set(CASES)
     assert all(reason for reason in REDUNDANT.values())
+
+
+# ---- other compilers' kernels --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", ["softmax_f16_1024.gfx1151", "layernorm_f16_1024.gfx1100"])
+def test_peers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Triton made, without listing."""
+    tools.need("llvm-objdump")
+    data = (test_peers_module.PEERS / f"{name}.hsaco").read_bytes()
+    instructions = engine.prepare(data).instructions
+    victims = list(filter(may_go, instructions))
+    assert len(victims) > 10
+    for victim in victims:
+        changed = simulator.load(without(data, instructions, victim))
+        monkeypatch.setattr(test_peers_module, "code", lambda _, changed=changed: changed)
+        with pytest.raises(FOUND):
+            test_peers_module.CASES[name.rpartition(".")[0]](name, True)

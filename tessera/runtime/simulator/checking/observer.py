@@ -27,6 +27,7 @@ from ..state import EXEC, VCC, VGPR_KEY, Field, WaveState, state_size
 from . import records
 from .effects import COUNTERS, Effects, Graph, Queue, graph_of
 from .flow import Flow, flow, initially_defined
+from .hazards import check_transcendentals
 from .matrices import propagate_matrix
 from .records import MIRROR, Entry, Hook, Kind, Mark
 from .rules import propagate
@@ -50,6 +51,7 @@ class Observer:
         analysis = analyse(self.graph)
         if analysis.hazards:
             raise missing_wait(analysis.hazards[0], kernel, lines)
+        check_transcendentals(self.graph, lines)
         self.unfinished: Mapping[int, frozenset[Queue]] = analysis.unfinished
         self.rings = [q for q in _RINGS if any(q in queues for queues in self.unfinished.values())]
         self.initial = initially_defined(scalars, vectors)
