@@ -29,16 +29,20 @@ def gamma(n: int) -> float:
 
 
 def hot_loop(assembly: str) -> list[str]:
-    """The instructions of the innermost loop with the most matrix instructions, or of the longest; none where there is no loop."""
+    """The instructions of the innermost loop with the most matrix instructions, or of the longest; none where there is no loop.
+
+    Rarely run code stands behind a loop and branches back into its middle; that is no loop of its own.
+    """
     lines = [line.split(";")[0].strip() for line in assembly.splitlines()]
     labels = {match[1]: at for at, line in enumerate(lines) if (match := re.fullmatch(r"([.$\w]+):", line))}
-    loops: list[list[str]] = []
+    spans: list[tuple[int, int]] = []
     for at, line in enumerate(lines):
         match = re.match(r"s_c?branch\w*\s+([.$\w]+)", line)
-        if match and labels.get(match[1], at) < at:
-            body = lines[labels[match[1]] : at + 1]
-            loops.append([entry for entry in body if entry and not entry.startswith((".", ";")) and not entry.endswith(":")])
-    return max(loops, key=lambda body: (matrix_count(body), len(body)), default=[])
+        start = labels.get(match[1], at) if match else at
+        if start < at and not any(first < start <= last for first, last in spans):
+            spans.append((start, at))
+    bodies = [[entry for entry in lines[a : b + 1] if entry and entry[0] not in ".;" and not entry.endswith(":")] for a, b in spans]
+    return max(bodies, key=lambda body: (n := matrix_count(body), -len(body) if n else len(body)), default=[])
 
 
 def matrix_count(instructions: list[str]) -> int:
