@@ -14,6 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .errors import UnsupportedDtypeError
+
 NumpyDType: TypeAlias = "np.dtype[np.generic]"
 
 
@@ -109,11 +111,18 @@ def parse(short: str) -> DType:
 
 
 def from_numpy(dtype: DTypeLike) -> DType:
-    """The dtype of the same name as NumPy's (byte order must be native). Raises TypeError, listing what exists."""
+    """The dtype of the same name as NumPy's (byte order must be native). Raises UnsupportedDtypeError, listing what exists."""
     wanted = np.dtype(dtype)
     found = _BY_NUMPY.get(wanted)
     if found is None and str(wanted) == "bfloat16" and wanted == bfloat16.numpy:
         return bfloat16
     if found is None:
-        raise TypeError(f"Tessera has no dtype for NumPy's {np.dtype(dtype)}; it has {', '.join(d.name for d in ALL)}")
+        message = f"Tessera has no dtype for NumPy's {wanted}; it has {', '.join(d.name for d in ALL)}"
+        if str(wanted).startswith(("float8", "float6", "float4", "int4", "uint4", "int2", "uint2")):
+            wide = "int8" if "int" in str(wanted) else "float32" if "e8m0" in str(wanted) else "float16"
+            message += (
+                ". Narrow floats and integers, and dots of them, come with a later version; gfx1100 to gfx1153 have no matrix "
+                f"instruction for 8-bit floats. Every value of {wanted} is exact in {wide}: pass a.astype(np.{wide})"
+            )
+        raise UnsupportedDtypeError(message)
     return found

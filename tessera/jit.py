@@ -28,6 +28,7 @@ from .errors import (
     ResourceError,
     TesseraError,
     UnsupportedArchError,
+    UnsupportedDtypeError,
     warn,
 )
 from .frontend.captures import Captures, freeze
@@ -342,6 +343,8 @@ def _describe(kernel: str, name: str, value: Any) -> tuple[Described, Any]:
         if array is not None:
             found = classify(array)
             return (found.dtype, found.ndim, found.align, found.contiguous, found.small), array
+    except UnsupportedDtypeError as error:
+        raise UnsupportedDtypeError(f"argument {name!r} of kernel {kernel!r}: {error}") from error
     except (LaunchError, TypeError) as error:
         raise LaunchError(f"argument {name!r} of kernel {kernel!r}: {error}") from error
     if isinstance(value, Array):

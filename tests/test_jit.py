@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -139,7 +140,6 @@ def test_arguments_that_may_be_absent() -> None:
         (lambda k, x: k[1](x, x, x, 1, x=x), "kernel 'add' got two values for 'x'"),
         (lambda k, x: k[1](x, x, x, "three"), r"argument 'n' of kernel 'add' is 'three' \(str\); .* n: ts.constexpr"),
         (lambda k, x: k[1](x, x.astype(">f4"), x, 1), "argument 'y' of kernel 'add': the array has the other byte order"),
-        (lambda k, x: k[1](x, x.astype(np.complex64), x, 1), "argument 'y' of kernel 'add': Tessera has no dtype"),
         (lambda k, x: k[-1](x, x, x.copy(), 1), "grid axis x of kernel 'add' is -1"),
         (lambda k, x: k[1.5](x, x, x.copy(), 1), "the grid of kernel 'add' must be an integer"),
         (lambda k, x: k[1](x, x, x.copy(), 2**63), "does not fit int64"),
@@ -148,6 +148,20 @@ def test_arguments_that_may_be_absent() -> None:
 def test_arguments_that_do_not_fit(call: Any, message: str) -> None:
     with pytest.raises(LaunchError, match=message):
         call(ts.jit(add), vectors()[0])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "advice"),
+    [("complex64", "it has bool, int8"), ("float8_e4m3fn", r"a\.astype\(np\.float16\)"), ("float8_e5m2fnuz", "float16"), ("int4", "int8")],
+)
+def test_dtypes_that_there_are_not(dtype: str, advice: str) -> None:
+    x = vectors()[0]
+    y = x.astype(getattr(ml_dtypes, dtype, dtype))
+    with pytest.raises(UnsupportedDtypeError, match=f"argument 'y' of kernel 'add': Tessera has no dtype for NumPy's {dtype}.*{advice}"):
+        ts.jit(add)[1](x, y, x.copy(), 1)
+    compiled = ts.jit(add).compile(x, x, x.copy(), 1)
+    with pytest.raises(LaunchError, match=f"argument 'y' .* no dtype for NumPy's {dtype}"):
+        ts.runtime.launch(compiled.artifact, 1, (x, y, x.copy(), 1))
 
 
 def test_a_kernel_is_launched_over_a_grid() -> None:

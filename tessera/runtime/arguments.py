@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import DType, Kind, NumpyDType
-from ..errors import LaunchError
+from ..errors import LaunchError, UnsupportedDtypeError
 from .artifact import ArrayParameter, Artifact, Parameter, ScalarParameter
 from .views import ArrayView, overlap, view
 
@@ -182,7 +182,7 @@ class _Binder:
         where = f"argument {parameter.name!r} of kernel {self.kernel!r}"
         try:
             array = view(value)
-        except LaunchError as error:
+        except (LaunchError, UnsupportedDtypeError) as error:
             raise LaunchError(f"{where}: {error.message}") from error
         if array is None:
             raise LaunchError(

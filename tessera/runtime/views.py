@@ -115,7 +115,7 @@ def _dtype(dtype: dtypes.NumpyDType) -> DType:
         native: dtypes.NumpyDType = cast(Any, dtype).newbyteorder("=")
         if not dtype.isnative and any(native == d.numpy for d in dtypes.ALL):
             raise LaunchError(f"the array has the other byte order than this machine; pass `a.astype(np.{native})`") from error
-        raise LaunchError(str(error)) from error
+        raise
 
 
 # ---- DLPack ------------------------------------------------------------------------------------------------------------------------
