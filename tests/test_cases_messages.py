@@ -15,7 +15,7 @@ import pytest
 
 import tessera as ts
 from tessera import dtypes
-from tessera.errors import LaunchError, TesseraError, UnsupportedArchError, UnsupportedDtypeError
+from tessera.errors import TesseraError, UnsupportedArchError, UnsupportedDtypeError
 from tessera.targets.rocm.arch import arches
 
 pytestmark = pytest.mark.filterwarnings("ignore:kernel .* has been compiled")
@@ -74,7 +74,7 @@ def test_msg_03_no_stand_in_for_what_is_missing(dtype: str) -> None:
     def copy(a, b):
         ts.store(b, 0, ts.load(a, 0, shape=4))
 
-    with pytest.raises(LaunchError, match=dtype):
+    with pytest.raises(UnsupportedDtypeError, match=dtype):
         copy[1](x, x.copy())
 
     @ts.jit
