@@ -71,7 +71,14 @@ class _Variant:
     vgprs: int
     agprs: int
     fidelity: fidelity.Fidelity
+    deep: bool  # compiled in a hurry: every value has a place on the stack
     observer: Any = None
+
+
+def _level(blocks: Sequence[lifter.Block], check: bool) -> int:
+    """LLVM's code generation level for lifted code. Checks take several times the code of what they check."""
+    count = sum(sum(block.mnemonics.values()) for block in blocks)
+    return lifter.machine_level(4 * count if check else count)
 
 
 def prepare(code: bytes, kernel: str | None = None, *, check: bool = False, lines: Lines | None = None) -> Program:
@@ -143,9 +150,7 @@ class Program:
         entry = cache.fetch(key)
         if entry is None:
             lifted = lifter.lift(source)
-            count = sum(sum(block.mnemonics.values()) for block in lifted.blocks)
-            # Checks take several times the code of what they check.
-            object_code = llvm.compile_host(lifted.text, optimize=0, codegen=lifter.machine_level(4 * count if check else count))
+            object_code = llvm.compile_host(lifted.text, optimize=0, codegen=_level(lifted.blocks, check))
             meta = {
                 "blocks": [[block.pc, block.size, block.mnemonics] for block in lifted.blocks],
                 "calls": list(lifted.calls),
@@ -159,7 +164,8 @@ class Program:
         code = helpers.load(entry.code, meta["calls"])
         blocks = tuple(lifter.Block(pc, size, mnemonics) for pc, size, mnemonics in meta["blocks"])
         closeness = fidelity.assess(meta["mnemonics"])
-        return _Variant(code, code.address(lifter.KERNEL), blocks, int(meta["vgprs"]), int(meta["agprs"]), closeness, observer)
+        deep = _level(blocks, check) == 0
+        return _Variant(code, code.address(lifter.KERNEL), blocks, int(meta["vgprs"]), int(meta["agprs"]), closeness, deep, observer)
 
     def _lifter_input(self, full: bool) -> lifter.Kernel:
         instructions = self.instructions
@@ -261,6 +267,7 @@ class Program:
                 max_instructions=config.simulator_max_instructions(),
                 count_conflicts=counters,
                 threads=threads,
+                deep=variant.deep,
             )
             session = None
             if variant.observer is not None:

@@ -9,7 +9,8 @@ at a time), so that workgroups that wait for one another get on.
 A wave's registers start from an image that Python prepares once a launch; workgroup ids are patched in, and what nothing sets is all ones
 (a NaN in every float format, an address in no buffer). LDS starts as all ones too.
 
-The first workgroup runs in the caller; the rest go to a pool of threads only where the first has shown that they are worth waking.
+The first workgroup runs in the caller, unless the code needs a deep stack; the rest go to a pool of threads only where the first has shown
+that they are worth waking.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -37,6 +39,7 @@ SLOTS = 64  # workgroups that a thread may have begun
 SLOT_MEMORY = 1 << 28  # bytes that a thread's workgroups may take
 _NO_LIMIT = 1 << 62
 WORTH_WAKING = 4e-4  # seconds of work that other threads are woken for
+STACK = 1 << 27  # bytes of address space; a frame of the quickly compiled code of a huge kernel takes some 300 an instruction
 
 
 class Job(IntEnum):
@@ -327,13 +330,32 @@ _pool_size = 0
 _pool_lock = threading.Lock()
 
 
-def _threads(count: int) -> ThreadPoolExecutor:
-    """A pool of at least `count` threads, kept for the life of the process."""
-    global _pool, _pool_size
+@contextmanager
+def _deep_stacks() -> Generator[None, None, None]:
+    """Threads that begin in here have room for any frame. The setting is the process's, so that only one thread may change it at a time."""
     with _pool_lock:
+        before = threading.stack_size(STACK)
+        try:
+            yield
+        finally:
+            threading.stack_size(before)
+
+
+def _submit(count: int, work: Callable[[], None]) -> list[Future[None]]:
+    """Have `count` threads of a pool, which is kept for the life of the process, do the work."""
+    global _pool, _pool_size
+    with _deep_stacks():
         if _pool is None or _pool_size < count:
             _pool, _pool_size = ThreadPoolExecutor(count, "tessera-sim"), count
-        return _pool
+        return [_pool.submit(work) for _ in range(count)]
+
+
+def _aside(work: Callable[[], None]) -> None:
+    """Do the work in a thread of its own and wait for it: those of the pool may all be waiting."""
+    with ThreadPoolExecutor(1, "tessera-sim-deep") as own:
+        with _deep_stacks():
+            future = own.submit(work)
+        future.result()
 
 
 # ---- a launch ----------------------------------------------------------------------------------------------------------------------------
@@ -342,7 +364,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 @dataclass
 class Launch:
     """What `run` needs. `image` is (waves, image_size) bytes; `patches` pairs of offset in the state block and Id; `table` rows of
-    (start, size, writable), sorted."""
+    (start, size, writable), sorted; `deep`: the kernel's code may need more stack than a caller has."""
 
     kernel: int
     total: int
@@ -361,6 +383,7 @@ class Launch:
     max_instructions: int
     count_conflicts: bool
     threads: int
+    deep: bool = False  # the kernel's host function may need much stack
     prepare_context: Callable[[int], None] | None = None
     finish_context: Callable[[int], None] | None = None
 
@@ -461,7 +484,7 @@ def run(launch: Launch) -> Outcome:
         entry(job, g)
         if probe and not peek(g + Context.FAULT, 4):
             if (time.perf_counter() - started) * (launch.total - 1) >= WORTH_WAKING:
-                futures = [_threads(threads - 1).submit(work, False) for _ in range(threads - 1)]
+                futures = _submit(threads - 1, lambda: work(False))
             poke(g + Context.LIMIT, _NO_LIMIT)
             poke(g + Context.PROBE, 0)
             entry(job, g)
@@ -481,7 +504,10 @@ def run(launch: Launch) -> Outcome:
         del memory
 
     threads = min(launch.threads, launch.total)
-    work(probe=threads > 1)
+    if launch.deep:
+        _aside(lambda: work(threads > 1))
+    else:
+        work(threads > 1)
     del job_memory, image_memory
     return outcome
 
