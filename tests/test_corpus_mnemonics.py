@@ -36,7 +36,9 @@ def check(compiled: CompiledKernel) -> None:
         for half in (instruction, instruction.second):
             if half is not None:
                 assert half.mnemonic in known
-                assert coverage.implemented(half.mnemonic), f"{half.mnemonic} is not marked as there"
+                # The end of LLVM's branch beyond 128 KiB is taken for a branch; any other jump to a register is refused.
+                far_branch = half.mnemonic == "s_setpc_b64" and half.target is not None
+                assert far_branch or coverage.implemented(half.mnemonic), f"{half.mnemonic} is not marked as there"
                 assert arch == "gfx1151" or not known[half.mnemonic]
 
 
