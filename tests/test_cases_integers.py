@@ -225,7 +225,8 @@ def test_int_09_unsigned_conversions() -> None:
     for source, to, numbers in cases:
         x, y = np.array(numbers, source), np.zeros(4, to)
         both.run(convert, 1, x, y, N=4)
-        assert y.tolist() == x.astype(to).tolist(), (source, to)
+        with np.errstate(over="ignore"):  # the largest of them are infinite in float16
+            assert y.tolist() == x.astype(to).tolist(), (source, to)
     out = np.zeros(1, np.float32)
     both.run(convert, 1, np.array([2**63 + 2**11], np.uint64), out, N=1)
     assert out[0] == 9.223372036854776e18
