@@ -105,4 +105,6 @@ def test_no_registry_is_named() -> None:
     for path in [*ROOT.glob("*"), *(ROOT / ".ci").glob("*"), *(ROOT / "docs").glob("*")]:
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
-            assert not re.search(r"pypi\.|pythonhosted|index-url|npmjs", text), path.name
+            assert not re.search(r"index-url|registry\s*=|trusted-host", text), path.name
+    for path in (ROOT / "Makefile", ROOT / ".ci" / "run", ROOT / "pyproject.toml"):
+        assert "://" not in path.read_text(encoding="utf-8"), path.name

@@ -134,7 +134,7 @@ class TileValue:
     def __format__(self, spec: str) -> str:
         self._not_known("text")
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  (how Python spells "not hashable")
 
     def __repr__(self) -> str:
         return f"<{describe(self)}>"
@@ -259,10 +259,10 @@ class TileValue:
     def __ge__(self, other: Any) -> TileValue:
         return arithmetic.compare(">=", self, other)
 
-    def __eq__(self, other: Any) -> TileValue:  # type: ignore[override]
+    def __eq__(self, other: Any) -> TileValue:  # type: ignore[override]  (a tile of truths, as in NumPy)
         return arithmetic.compare("==", self, other)
 
-    def __ne__(self, other: Any) -> TileValue:  # type: ignore[override]
+    def __ne__(self, other: Any) -> TileValue:  # type: ignore[override]  (likewise)
         return arithmetic.compare("!=", self, other)
 
 

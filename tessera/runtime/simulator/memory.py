@@ -21,7 +21,7 @@ from ...llvmtext import Function, Module, Value, const, vector
 from .accesses import LOADS, STORES, Access, checked
 from .atomics import ATOMICS
 from .helpers import Context, builds, helper_function, loop, stack
-from .instruction import Instruction, Named, Number, Operand, Registers
+from .instruction import Base, Instruction, Named, Number, Operand, Registers
 from .state import EXEC, PRIVATE_APERTURE, SHARED_APERTURE, Field, WaveState
 
 # The upper bits of an address that stands for a swizzled descriptor: no buffer is there, and the fault is told apart by them.
@@ -72,13 +72,13 @@ class Lifting:
             return const(state.mask_bits, -1)
         return state.read_sgpr(EXEC) if state.wave == 32 else state.read_sgpr64(EXEC)
 
-    def scalar(self, base: object, bits: int = 32) -> Value:
+    def scalar(self, base: Base, bits: int = 32) -> Value:
         """An integer from an SGPR, a named register or a number."""
         if isinstance(base, Number):
             return const(f"i{bits}", int(base.value))
         if base is Named.OFF:
             return const(f"i{bits}", 0)
-        return self.state.read_scalar(base, bits)  # type: ignore[arg-type]
+        return self.state.read_scalar(base, bits)
 
     def refuse(self, instruction: Instruction, why: str) -> UnsupportedInstructionError:
         return UnsupportedInstructionError(

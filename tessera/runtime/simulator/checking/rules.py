@@ -301,7 +301,7 @@ def _scalar_logic(o: Operation, result: Value) -> list[Value]:
         return [result]
     if is_zero(result):
         return [result, zero("i1")]
-    real = o.semantic.emit(o.f, o.v(0), o.v(1))[0]  # type: ignore[call-arg]
+    real = o.semantic.emit(o.f, o.v(0), o.v(1))[0]  # type: ignore[call-arg]  (these rows have two operands)
     known = o.f.icmp("eq", o.f.and_(cast(Value, real), o.f.not_(result)), 0)
     return [result, o.f.and_(known, o.f.icmp("ne", result, 0))]
 
